@@ -1,0 +1,180 @@
+"""What a file declares, as typed values; and the digest by which two declarations are the same.
+
+A definition is built from a *document*: the plain mapping (str, int, bool, list, dict, None) that a file holds after
+strict loading, or that the store gives back. Documents are validated before they come here (`reconciler.spec`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.clock import SECOND_US
+from reconciler.model.policy import OnDelete
+
+Json = Any
+"""A JSON value: str, int, float, bool, None, list or dict of the same."""
+
+DEFAULT_TRIGGER: Final = "default"
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_PRIORITY: Final = 5
+DEFAULT_TIMEOUT: Final = "1h"
+DEFAULT_GRACE: Final = "10s"
+DEFAULT_TIME_ZONE: Final = "UTC"
+AGING_PER_LEVEL_US: Final = 60 * SECOND_US
+"""A waiting run gains one priority level per this time (format.md, Queue.agingPerLevel)."""
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MAX_DURATION_DIGITS: Final = 7
+"""More digits of days would not fit into 64 bits of microseconds."""
+
+
+def parse_duration(text: str) -> int:
+    """Turn `30s`, `15m`, `6h` or `7d` into microseconds. Raises ValueError for anything else, zero included."""
+    digits, unit = text[:-1], text[-1:]
+    if unit not in _UNIT_SECONDS or not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DURATION_DIGITS:
+        raise ValueError(f"{text!r} is no duration: write a whole number and s, m, h or d, like 30s or 15m")
+    amount = int(digits)
+    if amount == 0:
+        raise ValueError(f"{text!r} is no duration: it must be longer than zero")
+    return amount * _UNIT_SECONDS[unit] * SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class CronTiming:
+    """Fires at the civil times a cron expression names in a zone."""
+
+    expression: str
+    time_zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class EveryTiming:
+    """Fires each `interval_us` of elapsed time, counted from `anchor` (ISO instant) or from the activation."""
+
+    interval_us: int
+    anchor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AtTiming:
+    """Fires once, at an instant with an offset or a local time of `time_zone`."""
+
+    at: str
+    time_zone: str
+
+
+Timing = CronTiming | EveryTiming | AtTiming
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """One reason why a definition runs. A changed `timing_document` starts a new activation; nothing else does."""
+
+    name: str
+    timing_document: Mapping[str, Json]
+    parameters: Mapping[str, Json]
+
+    @property
+    def timing(self) -> Timing:
+        """When it fires."""
+        return timing_from(self.timing_document)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A typed input of a job; `default` counts only where `has_default`."""
+
+    name: str
+    schema: Mapping[str, Json]
+    has_default: bool
+    default: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What does the work: a type the worker admits, and its payload (placeholders not yet filled)."""
+
+    type: str
+    payload: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as declared, defaults filled in. `document` and `digest` are over what was written, without defaults."""
+
+    name: str
+    labels: Mapping[str, str]
+    description: str
+    owner: str
+    suspend: bool
+    handler: Handler
+    parameters: Sequence[Parameter]
+    triggers: Sequence[Trigger]
+    queue: str
+    priority: int
+    timeout_us: int
+    grace_us: int
+    on_delete: OnDelete
+    document: Mapping[str, Json]
+    digest: str
+
+
+def canonical(document: Json) -> str:
+    """Print a document in the one form that is hashed and stored: sorted keys, no spaces, plain Unicode."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(document: Json) -> str:
+    """Give the SHA-256 of the canonical form, in hexadecimal."""
+    return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def job_from(document: Mapping[str, Json]) -> Job:
+    """Build a Job from a validated document (apiVersion, kind, metadata, spec)."""
+    metadata, spec = document["metadata"], document["spec"]
+    return Job(
+        name=metadata["name"],
+        labels=metadata.get("labels", {}),
+        description=spec.get("description", ""),
+        owner=spec.get("owner", ""),
+        suspend=spec.get("suspend", False),
+        handler=Handler(spec["handler"]["type"], spec["handler"].get("with", {})),
+        parameters=tuple(
+            Parameter(item["name"], item.get("schema", {}), "default" in item, item.get("default"))
+            for item in spec.get("parameters", ())
+        ),
+        triggers=tuple(_trigger(item) for item in spec.get("triggers", ())),
+        queue=spec.get("queue", DEFAULT_QUEUE),
+        priority=spec.get("priority", DEFAULT_PRIORITY),
+        timeout_us=parse_duration(spec.get("timeout", DEFAULT_TIMEOUT)),
+        grace_us=parse_duration(spec.get("gracePeriod", DEFAULT_GRACE)),
+        on_delete=OnDelete(spec.get("onDelete", OnDelete.DRAIN)),
+        document=document,
+        digest=digest_of(document),
+    )
+
+
+_TIMING_FIELDS: Final = ("cron", "every", "anchor", "at", "timeZone")
+"""The trigger fields that start a new activation when they change (protocol.md, Who applies)."""
+
+
+def timing_from(document: Mapping[str, Json]) -> Timing:
+    """Build a Timing from the timing fields of a trigger."""
+    time_zone = document.get("timeZone", DEFAULT_TIME_ZONE)
+    if "cron" in document:
+        return CronTiming(document["cron"], time_zone)
+    if "every" in document:
+        return EveryTiming(parse_duration(document["every"]), document.get("anchor"))
+    return AtTiming(document["at"], time_zone)
+
+
+def _trigger(item: Mapping[str, Json]) -> Trigger:
+    return Trigger(
+        name=item.get("name", DEFAULT_TRIGGER),
+        timing_document={key: item[key] for key in _TIMING_FIELDS if key in item},
+        parameters=item.get("parameters", {}),
+    )

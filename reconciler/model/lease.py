@@ -1,0 +1,63 @@
+"""Leases and terms: who holds what until when, and the relations their timings must keep.
+
+A lease never excludes; the comparison of the fence at the write does. The lease only says when others may try.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from reconciler.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Every timing of the protocol, in seconds, checked at start."""
+
+    lease_seconds: float = 30.0
+    heartbeat_seconds: float = 5.0
+    leader_ttl_seconds: float = 15.0
+    poll_min_seconds: float = 0.02
+    poll_max_seconds: float = 1.0
+    rescan_seconds: float = 30.0
+    look_ahead_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse relations that cannot work. Raises UsageError."""
+        if min(self.lease_seconds, self.heartbeat_seconds, self.leader_ttl_seconds, self.rescan_seconds) <= 0:
+            raise UsageError("every timing must be longer than 0 s")
+        if self.heartbeat_seconds * 2.5 > self.lease_seconds:
+            raise UsageError(
+                f"a heartbeat every {self.heartbeat_seconds:g} s cannot keep a lease of {self.lease_seconds:g} s: "
+                f"the lease must be at least 2.5 heartbeats"
+            )
+        if not 0 < self.poll_min_seconds <= self.poll_max_seconds:
+            raise UsageError("the shortest poll interval must be above 0 s and not longer than the longest")
+
+    @property
+    def margin_seconds(self) -> float:
+        """How long before its lease ends a node must have killed its jobs (protocol.md, Heartbeat)."""
+        return max(min(1.0, self.lease_seconds / 4), self.lease_seconds / 10)
+
+    @property
+    def on_time_seconds(self) -> float:
+        """How late a slot may be noticed and still count as on time (format.md, Misfire)."""
+        return self.leader_ttl_seconds + 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One process start of a worker: what the store knows it by. The secret is never shown."""
+
+    node_id: int
+    epoch: int
+    name: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A leader's hold: `number` only ever grows and is what every leader write presents."""
+
+    number: int
+    owner: str
