@@ -1,0 +1,67 @@
+"""What becomes of slots that were noticed late: each one runs, or is recorded with the reason why not (law S2).
+
+A slot noticed within the on-time tolerance runs. An older one was missed, and its trigger's policy decides: `FireNow`
+runs the newest missed slot, `RunAllMissed` the newest `cap` of them, `SkipToNext` none; the window bounds all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.clock import SECOND_US
+from reconciler.model.policy import MisfirePolicy
+from reconciler.model.run import SkipReason
+
+DEFAULT_POLICY: Final = MisfirePolicy.FIRE_NOW
+DEFAULT_WINDOW_US: Final = 24 * 3600 * SECOND_US
+DEFAULT_CAP: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one slot; `reason` is set exactly when it does not run."""
+
+    slot_us: int
+    run: bool
+    reason: SkipReason | None
+
+
+def settle(  # noqa: PLR0913 - the policy is three of them, seen at every call
+    slots: Sequence[int],
+    *,
+    now_us: int,
+    on_time_us: int,
+    policy: MisfirePolicy = DEFAULT_POLICY,
+    window_us: int = DEFAULT_WINDOW_US,
+    cap: int = DEFAULT_CAP,
+    more_follow: int = 0,
+) -> list[Decision]:
+    """Decide over `slots`, oldest first.
+
+    `more_follow` counts the *missed* slots that follow these but are not in the list (counting up to `cap` is enough;
+    under `FireNow` True will do): none of the missed slots given here is then the newest.
+    """
+    missed = sum(now_us - slot > on_time_us for slot in slots)
+    decisions: list[Decision] = []
+    for index, slot in enumerate(slots):
+        reason = None
+        if index < missed:
+            newer = missed - 1 - index + more_follow
+            reason = _reason(policy, newer=newer, cap=cap, fresh=now_us - slot <= window_us)
+        decisions.append(Decision(slot, reason is None, reason))
+    return decisions
+
+
+def _reason(policy: MisfirePolicy, *, newer: int, cap: int, fresh: bool) -> SkipReason | None:
+    """Say why a missed slot with `newer` missed ones after it does not run; None when it does."""
+    match policy:
+        case MisfirePolicy.SKIP_TO_NEXT:
+            return SkipReason.MISFIRE_SKIPPED
+        case MisfirePolicy.FIRE_NOW | MisfirePolicy.RUN_ALL_MISSED if not fresh:
+            return SkipReason.WINDOW_PASSED
+        case MisfirePolicy.FIRE_NOW:
+            return SkipReason.MISFIRE_SKIPPED if newer else None
+        case MisfirePolicy.RUN_ALL_MISSED:
+            return SkipReason.CATCH_UP_CAP if newer >= cap else None
