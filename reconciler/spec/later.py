@@ -1,0 +1,54 @@
+"""What the format publishes but this version does not do yet: refused by name, never accepted and ignored.
+
+Each later feature takes its names out of here when it begins to act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+KINDS: Final = frozenset({"Workflow", "Calendar", "Queue", "Channel", "Tenant", "Defaults", "Policy"})
+HANDLERS: Final = frozenset({"http"})
+
+_SPEC: Final = frozenset(
+    {
+        "alerts",
+        "allowCompletionTriggers",
+        "budget",
+        "circuitBreaker",
+        "concurrency",
+        "deadline",
+        "defaults",
+        "excludes",
+        "expect",
+        "level",
+        "outputs",
+        "placement",
+        "poison",
+        "retention",
+        "retry",
+        "startingDeadline",
+    }
+)
+_TRIGGER: Final = frozenset(
+    {
+        "calendars",
+        "dayRule",
+        "dst",
+        "jitter",
+        "misfire",
+        "notAfter",
+        "notBefore",
+        "on",
+        "startingDeadline",
+        "suspend",
+    }
+)
+FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "metadata": frozenset({"namespace", "annotations"}),
+    "spec": _SPEC,
+    "spec.triggers[]": _TRIGGER,
+    "spec.handler.with.env[]": frozenset({"secret"}),
+}
+"""Field names by the place they belong to; `[]` stands for any item of a list."""

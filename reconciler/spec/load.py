@@ -1,0 +1,97 @@
+"""The front door: a directory, some files or a git revision become a `Tree`, with all problems at once.
+
+Nothing here decides what to do about problems. A definition with an error is left out and its name kept, so that the
+last good version can go on; a file whose definitions could not be enumerated makes the tree incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from reconciler.errors import Place, Problem, Severity, in_order
+from reconciler.model.definition import job_from
+from reconciler.model.tree import Definition, SourceFile, Tree
+from reconciler.spec.build import KIND, Candidate, candidate
+from reconciler.spec.check import check, check_together
+from reconciler.spec.files import Scan, SourceUnavailableError, scan, single
+from reconciler.spec.nodes import lines_of
+from reconciler.spec.revision import scan_revision
+from reconciler.spec.source import HAS_LIBYAML, Limits, read
+
+__all__ = ["SourceUnavailableError", "load_paths", "load_revision", "load_tree", "tree_of"]
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+def load_tree(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+    """Read every definition under a directory. Raises SourceUnavailableError when it is missing or unreadable."""
+    return tree_of(scan(path, limits), limits=limits)
+
+
+def load_paths(paths: Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+    """Read directories and single files as one tree. Raises SourceUnavailableError."""
+    found = [scan(path, limits) if Path(path).is_dir() else single(path, limits) for path in paths]
+    return tree_of(*found, limits=limits)
+
+
+def load_revision(path: str | Path, revision: str, *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+    """Read a directory as it was committed in a git revision. Raises SourceUnavailableError, UsageError."""
+    return tree_of(scan_revision(path, revision, limits), limits=limits)
+
+
+def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS) -> Tree:
+    """Turn what was scanned into a tree."""
+    texts: dict[str, str] = {}
+    problems: list[Problem] = [problem for each in scans for problem in each.problems]
+    candidates: list[Candidate] = []
+    complete = all(each.complete for each in scans)
+    for file, content in _contents(scans):
+        source = read(file, content, limits)
+        texts[file] = content.decode("utf-8", errors="replace")
+        problems += source.problems
+        complete = complete and source.readable
+        candidates += [candidate(file, document) for document in source.documents]
+    for made in candidates:
+        if made.value("kind") == KIND:
+            check(made)
+    check_together(candidates)
+    problems += [problem for made in candidates for problem in made.problems]
+    if not HAS_LIBYAML:
+        problems.append(_slow_parser(scans[0].root))
+    with_problems = {problem.place.file for problem in problems}
+    return Tree(
+        root=", ".join(each.root for each in scans),
+        definitions=[_definition(made) for made in candidates if made.is_sound],
+        problems=in_order(problems),
+        files=[SourceFile(content.path, content.sha256) for each in scans for content in each.contents],
+        ignored=[ignored for each in scans for ignored in each.ignored],
+        complete=complete and all(made.is_sound or made.name is not None for made in candidates),
+        broken_names=_broken(candidates),
+        texts={file: text for file, text in texts.items() if file in with_problems},
+    )
+
+
+def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, bytes]]:
+    """Give each file once, by the name its places carry, even when a path was named twice."""
+    seen: set[str] = set()
+    for each in scans:
+        for content in each.contents:
+            file = each.place(content.path).file
+            if file not in seen:
+                seen.add(file)
+                yield file, content.content
+
+
+def _definition(made: Candidate) -> Definition:
+    return Definition(job_from(made.document), made.place, dict(lines_of(made.root)))
+
+
+def _broken(candidates: Sequence[Candidate]) -> Mapping[str, Place]:
+    return {made.name: made.place for made in candidates if made.name is not None and not made.is_sound}
+
+
+def _slow_parser(root: str) -> Problem:
+    what = "PyYAML was installed without libyaml, so files are read eight times slower"
+    return Problem("yaml.slow", Place(root), "", what, "Install a wheel of PyYAML for this platform", Severity.WARNING)

@@ -1,0 +1,1 @@
+"""Reading what people committed: pure tests on texts and folders."""
