@@ -1,0 +1,222 @@
+"""A plan for people (text) and for programs (versioned JSON), and the exit code it means.
+
+Law G10: this prints exactly what an apply then does. The same plan at the same `now` gives the same bytes: nothing here
+reads a clock, and everything is sorted by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.clock import iso
+from reconciler.model.definition import Json, job_from
+from reconciler.plan.diff import Broken, Change, Create, Delete, FieldChange, Plan, Stored, Unchanged, Update
+from reconciler.plan.fires import trigger_facts, trigger_lines
+from reconciler.plan.guard import Allowed, Held, Withheld
+
+FORMAT_VERSION: Final = "1.0"
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What was compared with what, and when: `level` is `nothing`, `directory`, `revision` or `store`."""
+
+    source: str
+    tree: str
+    level: str
+    against: str
+    now_us: int
+    apply_command: str
+    """The command that applies a plan of this tree; the digest is added to it."""
+
+
+def as_text(plan: Plan, about: About) -> str:
+    """Show what applying would do, the guard's word, counts, digest, and the command that applies exactly this."""
+    lines = [f'plan of source "{about.source}": {about.tree} against {_level(about)}', f"now: {iso(about.now_us)}", ""]
+    width = max((len(_name(change)) for change in plan.changes), default=0)
+    for change in plan.changes:
+        lines += _change_lines(plan, change, about.now_us, width)
+    lines += [""] if plan.changes else []
+    if not isinstance(plan.ruling, Allowed):
+        lines += [f"! {_ruling_words(plan)}", ""]
+    lines += [_counts_line(plan), f"plan digest: {plan.digest}", _next_step(plan, about)]
+    return "\n".join(lines)
+
+
+def as_json(plan: Plan, about: About, *, problems: Sequence[Json] = ()) -> str:
+    """Give the plan as JSON; `problems` are shown as they come, already plain values."""
+    document = {
+        "formatVersion": FORMAT_VERSION,
+        "source": about.source,
+        "tree": about.tree,
+        "level": about.level,
+        "against": about.against,
+        "now": iso(about.now_us),
+        "digest": plan.digest,
+        "ruling": _ruling_facts(plan),
+        "counts": _counts(plan),
+        "changes": [_change_facts(plan, change, about.now_us) for change in plan.changes],
+        "problems": list(problems),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def exit_code(plan: Plan, *, errors: int, warnings: int, strict: bool = False, detailed: bool = False) -> int:
+    """Give the exit code of a dry run: 3 held, 1 invalid, 2 changes (when asked for), 0 (interface.md)."""
+    if plan.is_held:
+        return 3
+    if errors or (strict and warnings):
+        return 1
+    return 2 if detailed and plan.has_changes else 0
+
+
+def _level(about: About) -> str:
+    match about.level:
+        case "nothing":
+            return "nothing (no store: everything counts as new)"
+        case _:
+            return f"{about.level} {about.against}"
+
+
+def _change_lines(plan: Plan, change: Change, now_us: int, width: int) -> Iterator[str]:
+    sign, word = _sign(plan, change)
+    yield f"{sign} {word:<9}  {_name(change):<{width}}  {_detail(plan, change)}".rstrip()
+    match change:
+        case Create(definition):
+            yield from trigger_lines(definition.job, None, now_us)
+        case Update(definition, stored, fields):
+            for field in fields:
+                line = f"  (line {field.line})" if field.line else ""
+                yield f"      {field.path}: {_shown(field, 'before')} -> {_shown(field, 'after')}{line}"
+            yield from trigger_lines(definition.job, job_from(stored.document), now_us)
+        case Delete() | Unchanged() | Broken():
+            return
+
+
+def _sign(plan: Plan, change: Change) -> tuple[str, str]:
+    match change:
+        case Create():
+            return "+", "create"
+        case Update():
+            return "~", "update"
+        case Delete():
+            return ("-", "delete") if isinstance(plan.ruling, Allowed) else ("!", "held")
+        case Unchanged():
+            return "=", "unchanged"
+        case Broken():
+            return "x", "invalid"
+
+
+def _name(change: Change) -> str:
+    match change:
+        case Create(definition) | Update(definition, _, _) | Unchanged(definition, _):
+            return definition.job.name
+        case Delete(stored):
+            return stored.name
+        case Broken(name, _, _):
+            return name
+
+
+def _detail(plan: Plan, change: Change) -> str:
+    match change:
+        case Create(definition):
+            return f"{definition.place.file}:{definition.place.line}"
+        case Update(definition, stored, _):
+            generations = f"generation {stored.generation} to {stored.generation + 1}"
+            return f"{definition.place.file}:{definition.place.line}  {generations}"
+        case Delete(stored):
+            kept = "" if isinstance(plan.ruling, Allowed) else "; not deleted now, see below"
+            return f"was {stored.file}:{stored.line}{kept}"
+        case Unchanged(definition, stored) if change.has_moved:
+            moved = f"moved from {stored.file}:{stored.line}"
+            return f"{definition.place.file}:{definition.place.line}  {moved}"
+        case Unchanged(definition, _):
+            return f"{definition.place.file}:{definition.place.line}"
+        case Broken(_, place, stored):
+            goes_on = f"generation {stored.generation} goes on" if stored else "nothing is stored yet"
+            return f"{place.file}:{place.line}  {goes_on}"
+
+
+def _shown(field: FieldChange, side: str) -> str:
+    value = field.before if side == "before" else field.after
+    if value is None:
+        return "(none)"
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _ruling_words(plan: Plan) -> str:
+    match plan.ruling:
+        case Held(reason, digest):
+            return f"held: {reason}\n  nothing of this revision applies until: reconciler approve {digest}"
+        case Withheld(reason):
+            return f"deletions withheld: {reason}"
+        case Allowed():
+            return ""
+
+
+def _ruling_facts(plan: Plan) -> dict[str, Json]:
+    match plan.ruling:
+        case Held(reason, digest):
+            return {"result": "Held", "reason": reason, "approve": digest}
+        case Withheld(reason):
+            return {"result": "Withheld", "reason": reason}
+        case Allowed():
+            return {"result": "Allowed"}
+
+
+def _counts(plan: Plan) -> dict[str, int]:
+    return {
+        "create": len(plan.creates),
+        "update": len(plan.updates),
+        "delete": len(plan.prunes),
+        "held": len(plan.deletes) - len(plan.prunes),
+        "unchanged": sum(isinstance(change, Unchanged) for change in plan.changes),
+        "invalid": sum(isinstance(change, Broken) for change in plan.changes),
+    }
+
+
+def _counts_line(plan: Plan) -> str:
+    counts = _counts(plan)
+    to_do = [f"{counts[word]} to {word}" for word in ("create", "update", "delete")]
+    return ", ".join([*to_do, *(f"{counts[word]} {word}" for word in ("held", "unchanged", "invalid") if counts[word])])
+
+
+def _next_step(plan: Plan, about: About) -> str:
+    if plan.is_held:
+        return "applying it is refused for now (exit 3)"
+    if not plan.creates and not plan.updates and not plan.prunes:
+        return "nothing to apply"
+    return f"to apply exactly this: {about.apply_command} --expect-digest {plan.digest}"
+
+
+def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
+    facts: dict[str, Json] = {"action": _sign(plan, change)[1], "kind": "Job", "name": _name(change)}
+    match change:
+        case Create(definition):
+            facts |= {"file": definition.place.file, "line": definition.place.line, "generation": 1}
+            facts["triggers"] = trigger_facts(definition.job, None, now_us)
+        case Update(definition, stored, fields):
+            facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
+            facts["generation"] = stored.generation + 1
+            facts["fields"] = [
+                {"path": field.path, "before": field.before, "after": field.after, "line": field.line}
+                for field in fields
+            ]
+            facts["triggers"] = trigger_facts(definition.job, job_from(stored.document), now_us)
+        case Delete(stored):
+            facts |= {"file": stored.file, "line": stored.line, **_stored_facts(stored)}
+        case Unchanged(definition, stored):
+            facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
+            facts["moved"] = change.has_moved
+        case Broken(_, place, stored):
+            facts |= {"file": place.file, "line": place.line, **(_stored_facts(stored) if stored else {})}
+    return facts
+
+
+def _stored_facts(stored: Stored) -> dict[str, Json]:
+    return {"uid": stored.uid, "generation": stored.generation}

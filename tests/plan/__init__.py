@@ -1,0 +1,1 @@
+"""What a commit would do: pure tests on values."""
