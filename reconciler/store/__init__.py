@@ -1,0 +1,1 @@
+"""Every SQL statement of the product; rows become frozen dataclasses at its border."""

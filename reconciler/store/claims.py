@@ -1,0 +1,189 @@
+"""What a worker does to runs: claim, finish, hand back. Every write compares the fence.
+
+Laws: a claim raises the run's fence by one and nothing lowers it (I2); a write that carries another fence than the
+run's changes nothing (I3); one claim per run is alive at a time (I1). Each step first proves the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from reconciler.model.lease import Session
+from reconciler.model.policy import after_attempt
+from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, Claim, Outcome, RunState, sources_of
+from reconciler.store.database import Tx, in_states
+from reconciler.store.dialect import Columns
+from reconciler.store.history import Ending, Hold, end, put_back, record_holds
+from reconciler.store.nodes import prove
+from reconciler.store.tables import nodes, requirements, run_bodies, runs
+
+_CLAIMABLE: Final = (RunState.PENDING,)
+_STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
+_NAME: Final[Columns] = {"name": str}
+_ID: Final[Columns] = {"id": int}
+_REPORTED: Final[Columns] = {"run_id": int, "fence": int}
+
+
+def claim(
+    tx: Tx, session: Session, *, limit: int, handlers: Sequence[str], queues: Sequence[str] | None
+) -> list[Claim]:
+    """Take up to `limit` claimable runs that this node admits, the most urgent first, and start them.
+
+    A draining session gets none. Raises SessionLostError when the session's lease is over.
+    """
+    prove(tx, session)
+    statement = _claim_from_any_queue if queues is None else _claim_from_queues
+    admitted = tx.pack("handlers", _NAME, [(handler,) for handler in handlers])
+    if queues is not None:
+        admitted |= tx.pack("queues", _NAME, [(queue,) for queue in queues])
+    won = tx.run(statement, node_id=session.node_id, most=limit, **admitted).all()
+    return _claims(tx, sorted(won, key=lambda row: (row.order_key, row.id)))
+
+
+def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    """Record how attempts ended, and give the ids of the runs whose report was accepted; the others were fenced out.
+
+    Raises SessionLostError when the session's lease is over: then nothing was accepted.
+    """
+    prove(tx, session)
+    held = _held(tx, session, outcomes)
+    accepted = [each for each in outcomes if each.run_id in held and held[each.run_id].fence == each.fence]
+    record_holds(
+        tx,
+        [Hold(each.run_id, each.result, _ran_us(each), each.exit_code, each.error, each.output) for each in accepted],
+    )
+    endings, handed_back = [], []
+    for each in accepted:
+        target = after_attempt(each.result, lost_leases=held[each.run_id].lost_leases)
+        if target in TERMINAL:
+            endings.append(
+                Ending(each.run_id, target, ran_us=_ran_us(each), exit_code=each.exit_code, error=each.error)
+            )
+        else:
+            handed_back.append(each.run_id)
+    end(tx, endings)
+    put_back(tx, handed_back, lost_lease=False)
+    return {each.run_id for each in accepted}
+
+
+def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> set[int]:
+    """Give runs back that this node will not finish (a drain): others may claim them at once."""
+    error = "the node was drained before the run ended"
+    outcomes = [
+        Outcome(
+            each.run_id,
+            each.fence,
+            each.attempt,
+            AttemptOutcome.HANDED_BACK,
+            started_us=0,
+            finished_us=0,
+            error=error,
+        )
+        for each in held
+    ]
+    return finish(tx, session, outcomes)
+
+
+def cancels_requested(tx: Tx, session: Session) -> set[int]:
+    """Give the runs of this session that someone asked to cancel."""
+    # HELD, as the index says it: SQLite uses a partial index only for the very list of states in its WHERE.
+    asked = select(runs.c.id).where(
+        runs.c.node_id == session.node_id, in_states(runs.c.state, HELD), runs.c.cancel_requested
+    )
+    return set(tx.execute(asked).scalars())
+
+
+def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, Any]:
+    """Lock the reported runs that this session still holds under the reported fence, in order of id."""
+    reported = tx.pack("reported", _REPORTED, sorted((each.run_id, each.fence) for each in outcomes))
+    return {row.id: row for row in tx.run(_lock_held, node_id=session.node_id, **reported)}
+
+
+def _claim_from_any_queue(tx: Tx) -> ReturningUpdate[Any]:
+    return _claim(tx, requirements.c.handler.in_(select(tx.rows("handlers", _NAME).c.name)))
+
+
+def _claim_from_queues(tx: Tx) -> ReturningUpdate[Any]:
+    return _claim(
+        tx,
+        requirements.c.handler.in_(select(tx.rows("handlers", _NAME).c.name)),
+        requirements.c.queue.in_(select(tx.rows("queues", _NAME).c.name)),
+    )
+
+
+def _claim(tx: Tx, *admitted: ColumnElement[bool]) -> ReturningUpdate[Any]:
+    mine = bindparam("node_id", type_=BigInteger())
+    active = select(nodes.c.id).where(nodes.c.id == mine, nodes.c.state == "Active")
+    due = tx.for_change(
+        select(runs.c.id)
+        .where(
+            in_states(runs.c.state, _CLAIMABLE),
+            runs.c.requirement_id.in_(select(requirements.c.id).where(*admitted)),
+            active.exists(),
+        )
+        .order_by(runs.c.order_key, runs.c.id)
+        .limit(bindparam("most", type_=BigInteger())),
+        of=runs,
+    ).cte("due")  # a CTE, so that the planner cannot evaluate the LIMIT twice
+    return (
+        update(runs)
+        .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _CLAIMABLE))
+        .values(
+            state=RunState.RUNNING,
+            fence=runs.c.fence + 1,
+            attempt=runs.c.attempt + 1,
+            node_id=mine,
+            started_us=tx.now,
+        )
+        .returning(runs)
+    )
+
+
+def _lock_held(tx: Tx) -> Select[Any]:
+    reported = tx.rows("reported", _REPORTED)
+    return (
+        select(runs.c.id, runs.c.fence, runs.c.lost_leases)
+        .join(reported, (runs.c.id == reported.c.run_id) & (runs.c.fence == reported.c.fence))
+        .where(runs.c.node_id == bindparam("node_id"), in_states(runs.c.state, _STARTED))
+        .order_by(runs.c.id)
+        .with_for_update(of=runs)
+    )
+
+
+def _ran_us(outcome: Outcome) -> int:
+    return max(0, outcome.finished_us - outcome.started_us)
+
+
+def _claims(tx: Tx, won: Sequence[Any]) -> list[Claim]:
+    """Complete claimed rows with what stands beside them: the handler type, and their own parameters if any."""
+    if not won:
+        return []
+    wanted = sorted({(row.requirement_id,) for row in won})
+    handlers = {row.id: row.handler for row in tx.run(_handlers, **tx.pack("wanted", _ID, wanted))}
+    parameters: dict[int, str | None] = {}
+    if with_body := [row.id for row in won if row.has_body]:
+        bodies = select(run_bodies.c.run_id, run_bodies.c.parameters).where(tx.among(run_bodies.c.run_id, with_body))
+        parameters = {row.run_id: row.parameters for row in tx.execute(bodies)}
+    return [
+        Claim(
+            run_id=row.id,
+            fence=row.fence,
+            attempt=row.attempt,
+            definition_id=row.definition_id,
+            generation=row.generation,
+            trigger_id=row.trigger_id,
+            slot_us=row.slot_us,
+            handler=handlers[row.requirement_id],
+            parameters=parameters.get(row.id),
+        )
+        for row in won
+    ]
+
+
+def _handlers(tx: Tx) -> Select[Any]:
+    wanted = tx.rows("wanted", _ID)
+    return select(requirements.c.id, requirements.c.handler).join(wanted, wanted.c.id == requirements.c.id)

@@ -1,0 +1,157 @@
+"""What is declared, as the store holds it: current definitions and every version a run may still be bound to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from reconciler.errors import NotFoundError
+from reconciler.model.definition import Job, Json, job_from
+from reconciler.store.database import Tx
+from reconciler.store.tables import definition_versions, definitions, requirements, triggers
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDefinition:
+    """A live definition of the store, with the document of its current generation."""
+
+    id: int
+    uid: str
+    kind: str
+    name: str
+    source: str
+    generation: int
+    observed_generation: int
+    digest: str
+    document: Mapping[str, Json]
+    file: str
+    line: int
+    revision: str
+    suspended: bool
+    queue: str
+    condition: str | None
+    created_us: int
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrigger:
+    """A trigger of the store: where its cursor stands and when it fires next."""
+
+    id: int
+    definition_id: int
+    name: str
+    timing_document: Mapping[str, Json]
+    activation: int
+    activated_us: int
+    cursor_us: int
+    next_fire_us: int | None
+    removed_us: int | None
+
+
+def of_source(tx: Tx, source: str) -> list[StoredDefinition]:
+    """Give the managed set of a source: the live definitions it owns. Its size is bounded by the tree limits."""
+    return [_definition(row) for row in tx.execute(_live().where(definitions.c.source == source))]
+
+
+def owners_of(tx: Tx, names: Sequence[str], *, apart_from: str) -> dict[str, str]:
+    """Tell which of these job names belong to another source, and to which."""
+    held = select(definitions.c.name, definitions.c.source).where(
+        definitions.c.deleted_us.is_(None), definitions.c.source != apart_from, tx.among(definitions.c.name, names)
+    )
+    return {row.name: row.source for row in tx.execute(held)}
+
+
+def listed(tx: Tx, *, limit: int) -> list[StoredDefinition]:
+    """List live definitions by name."""
+    return [_definition(row) for row in tx.execute(_live().order_by(definitions.c.name).limit(limit))]
+
+
+def named(tx: Tx, name: str) -> StoredDefinition:
+    """Find a live job by its name. Raises NotFoundError."""
+    row = tx.execute(_live().where(definitions.c.kind == "Job", definitions.c.name == name)).first()
+    if row is None:
+        raise NotFoundError(f"there is no job {name!r}; `reconciler get jobs` lists them")
+    return _definition(row)
+
+
+def deletions_since(tx: Tx, source: str, since_us: int) -> int:
+    """Count what was pruned from a source since an instant, for the deletion guard's rolling window."""
+    gone = select(func.count()).where(definitions.c.source == source, definitions.c.deleted_us >= since_us)
+    return int(tx.execute(gone).scalar_one())
+
+
+def triggers_of(tx: Tx, definition_ids: Sequence[int]) -> list[StoredTrigger]:
+    """Give the triggers of some definitions, removed ones too."""
+    query = select(triggers).where(tx.among(triggers.c.definition_id, definition_ids)).order_by(triggers.c.id)
+    return [_trigger(row) for row in tx.execute(query)]
+
+
+def load_version(tx: Tx, definition_id: int, generation: int) -> Job:
+    """Load the very version a run is bound to; it never changes, so callers may keep it. Raises NotFoundError."""
+    query = select(definition_versions.c.document).where(
+        definition_versions.c.definition_id == definition_id, definition_versions.c.generation == generation
+    )
+    document = tx.execute(query).scalar_one_or_none()
+    if document is None:
+        raise NotFoundError(f"version {generation} of definition {definition_id} is not in the store")
+    return job_from(json.loads(document))
+
+
+def trigger_name(tx: Tx, trigger_id: int) -> str | None:
+    """Give a trigger's name; with a version of its definition it leads to the trigger's parameters."""
+    name = tx.execute(select(triggers.c.name).where(triggers.c.id == trigger_id)).scalar_one_or_none()
+    return None if name is None else str(name)
+
+
+def _live() -> Select[Any]:
+    return (
+        select(definitions, definition_versions.c.document, requirements.c.queue)
+        .join(
+            definition_versions,
+            (definition_versions.c.definition_id == definitions.c.id)
+            & (definition_versions.c.generation == definitions.c.generation),
+        )
+        .join(requirements, requirements.c.id == definitions.c.requirement_id)
+        .where(definitions.c.deleted_us.is_(None))
+    )
+
+
+def _definition(row: Any) -> StoredDefinition:
+    return StoredDefinition(
+        id=row.id,
+        uid=row.uid,
+        kind=row.kind,
+        name=row.name,
+        source=row.source,
+        generation=row.generation,
+        observed_generation=row.observed_generation,
+        digest=row.digest,
+        document=json.loads(row.document),
+        file=row.file,
+        line=row.line,
+        revision=row.revision,
+        suspended=bool(row.suspended),
+        queue=row.queue,
+        condition=row.condition,
+        created_us=row.created_us,
+        updated_us=row.updated_us,
+    )
+
+
+def _trigger(row: Any) -> StoredTrigger:
+    return StoredTrigger(
+        id=row.id,
+        definition_id=row.definition_id,
+        name=row.name,
+        timing_document=json.loads(row.timing),
+        activation=row.activation,
+        activated_us=row.activated_us,
+        cursor_us=row.cursor_us,
+        next_fire_us=row.next_fire_us,
+        removed_us=row.removed_us,
+    )

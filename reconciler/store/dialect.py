@@ -1,0 +1,189 @@
+"""Every difference between the two engines: connections, the clock, lists of values, faults that pass.
+
+SQLite has one writer at a time (`BEGIN IMMEDIATE`: a read transaction that turns writer fails at once) and runs on this
+machine's clock. PostgreSQL runs READ COMMITTED whatever the server's default, and on its own clock:
+`clock_timestamp()`, since `now()` stands still for a whole transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Engine,
+    FromClause,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    create_engine,
+    event,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from reconciler.clock import Clock
+from reconciler.errors import UsageError
+
+Columns = Mapping[str, type]
+"""Names and types (int, str, bool) of the columns of a list of values."""
+Rows = Sequence[Sequence[Any]]
+"""One sequence per row, in the order of the columns."""
+
+_KINDS: Final[Mapping[type, TypeEngine[Any]]] = {int: BigInteger(), str: Text(), bool: Boolean()}
+_MAX_REPEATS: Final = 8
+_IDLE_IN_TRANSACTION_MS: Final = 5000
+_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
+
+
+class Dialect(Protocol):
+    """What the rest of the store asks of an engine."""
+
+    has_one_writer: bool
+
+    def engines(self, url: URL) -> tuple[Engine, Engine]:
+        """Give the engine that writes and the one that reads."""
+
+    def now(self, clock: Clock) -> ColumnElement[int]:
+        """Give the store's clock in microseconds, as an expression that is evaluated when its statement runs."""
+
+    def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
+        """Make a table of values in constant SQL text, whatever their number; None leaves them to `pack`."""
+
+    def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:
+        """Give the parameters that fill a table of values."""
+
+    def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        """Begin an INSERT that knows `on_conflict_do_nothing`."""
+
+    def is_busy(self, fault: DBAPIError) -> bool:
+        """Tell whether others merely hold the lock, for as long as one cares to wait."""
+
+    def may_pass(self, fault: DBAPIError, repeats: int) -> bool:
+        """Tell whether the transaction may succeed when it is run again after `repeats` failures."""
+
+
+class Sqlite:
+    """The embedded engine: one file, one machine, one writer."""
+
+    has_one_writer = True
+
+    def engines(self, url: URL) -> tuple[Engine, Engine]:
+        path = Path(str(url.database))
+
+        def connect() -> sqlite3.Connection:
+            connection = sqlite3.connect(
+                path, timeout=0.0, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            # Switching to WAL needs the file alone for a moment; everything later waits by our own, fair rule.
+            connection.execute("PRAGMA busy_timeout=5000")
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("PRAGMA busy_timeout=0")
+            return connection
+
+        writer = create_engine(url, creator=connect, pool_size=1, max_overflow=0)
+        reader = create_engine(url, creator=connect, pool_size=4, max_overflow=4)
+        event.listen(writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        event.listen(reader, "begin", lambda connection: connection.exec_driver_sql("BEGIN DEFERRED"))
+        return writer, reader
+
+    def now(self, clock: Clock) -> ColumnElement[int]:
+        return bindparam("store_now_us", callable_=clock.now_us, type_=BigInteger())
+
+    def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
+        filled = rows is not None
+        value = _json(rows) if rows is not None else None
+        packed = bindparam(f"{name}_rows", value, type_=Text(), unique=filled, required=not filled)
+        each = func.json_each(packed).table_valued("value", joins_implicitly=True)
+        picked = [
+            func.json_extract(each.c.value, f"$[{at}]", type_=_KINDS[kind]).label(column)
+            for at, (column, kind) in enumerate(columns.items())
+        ]
+        return select(*picked).subquery(name)
+
+    def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:  # noqa: ARG002 - see the other engine
+        return {f"{name}_rows": _json(rows)}
+
+    def insert(self, table: Table) -> sqlite.Insert:
+        return sqlite.insert(table)
+
+    def is_busy(self, fault: DBAPIError) -> bool:
+        return isinstance(fault.orig, sqlite3.OperationalError) and "locked" in str(fault.orig)
+
+    def may_pass(self, fault: DBAPIError, repeats: int) -> bool:  # noqa: ARG002 - see the other engine
+        return self.is_busy(fault)
+
+
+class Postgresql:
+    """The engine of many machines."""
+
+    has_one_writer = False
+    _passing: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+
+    def engines(self, url: URL) -> tuple[Engine, Engine]:
+        options = (
+            "-c default_transaction_isolation=read\\ committed -c timezone=UTC "
+            f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
+        )
+        try:
+            engine = create_engine(
+                url,
+                pool_size=4,
+                max_overflow=8,
+                pool_pre_ping=True,
+                pool_timeout=10,
+                connect_args={"options": options, "connect_timeout": 5, "application_name": "reconciler"},
+            )
+        except ModuleNotFoundError as fault:
+            raise UsageError("PostgreSQL needs its driver: pip install 'reconciler-scheduler[postgres]'") from fault
+        return engine, engine
+
+    def now(self, clock: Clock) -> ColumnElement[int]:  # noqa: ARG002 - nodes need not agree on the time
+        return cast(func.extract("epoch", func.clock_timestamp()) * literal_column("1000000"), BigInteger())
+
+    def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
+        arrays = []
+        for at, (column, kind) in enumerate(columns.items()):
+            array, key, filled = ARRAY(_KINDS[kind]), f"{name}_{column}", rows is not None
+            value = [row[at] for row in rows] if rows is not None else None
+            arrays.append(cast(bindparam(key, value, type_=array, unique=filled, required=not filled), array))
+        made = [Column(column, _KINDS[kind]) for column, kind in columns.items()]
+        return func.unnest(*arrays).table_valued(*made).render_derived(name=name)
+
+    def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:
+        return {f"{name}_{column}": [row[at] for row in rows] for at, column in enumerate(columns)}
+
+    def insert(self, table: Table) -> postgresql.Insert:
+        return postgresql.insert(table)
+
+    def is_busy(self, fault: DBAPIError) -> bool:  # noqa: ARG002 - it waits by itself
+        return False
+
+    def may_pass(self, fault: DBAPIError, repeats: int) -> bool:
+        return getattr(fault.orig, "sqlstate", None) in self._passing and repeats < _MAX_REPEATS
+
+
+class TurnedPostgresql(Postgresql):
+    """PostgreSQL on the clock of a test."""
+
+    def now(self, clock: Clock) -> ColumnElement[int]:
+        return bindparam("store_now_us", callable_=clock.now_us, type_=BigInteger())
+
+
+def _json(rows: Rows) -> str:
+    return json.dumps([list(row) for row in rows])

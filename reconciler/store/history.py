@@ -1,0 +1,160 @@
+"""How a run leaves the live table, and what is kept of each hold on it.
+
+Every way a run can end (finish, reap, cancel, prune) goes through here, so that history and attempts are written in
+the same transaction as the end itself. The caller has locked the runs and proved its right to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Final
+
+from sqlalchemy import ColumnElement, Delete, Insert, Update, case, delete, insert, select, update
+
+from reconciler.model.run import AttemptOutcome, RunState, sources_of
+from reconciler.store.database import Tx, in_states
+from reconciler.store.dialect import Columns
+from reconciler.store.tables import attempts, run_history, runs
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How one hold on a run ended. `ran_us` is what the node measured, None where nobody did."""
+
+    run_id: int
+    outcome: AttemptOutcome
+    ran_us: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended for good; `reason` says why where the state alone does not."""
+
+    run_id: int
+    state: RunState
+    reason: str | None = None
+    ran_us: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+
+
+_HOLD: Final[Columns] = {
+    "run_id": int,
+    "outcome": str,
+    "ran_us": int,
+    "exit_code": int,
+    "error": str,
+    "output": str,
+}
+_ENDING: Final[Columns] = {
+    "run_id": int,
+    "state": str,
+    "reason": str,
+    "ran_us": int,
+    "exit_code": int,
+    "error": str,
+}
+_RUN_ID: Final[Columns] = {"run_id": int}
+_KEPT: Final = (
+    "definition_id",
+    "generation",
+    "trigger_id",
+    "slot_us",
+    "requirement_id",
+    "priority",
+    "due_us",
+    "fence",
+    "attempt",
+    "lost_leases",
+    "node_id",
+    "created_us",
+    "created_by",
+    "started_us",
+)
+
+
+def record_holds(tx: Tx, holds: Sequence[Hold]) -> None:
+    """Keep how holds ended, with the fence and attempt of the live rows; before those rows move on."""
+    if holds:
+        tx.run(_insert_attempts, **tx.pack("given", _HOLD, [astuple(each) for each in holds]))
+
+
+def end(tx: Tx, endings: Sequence[Ending]) -> None:
+    """Move runs into history. A terminal state is final: the live row is gone (R1)."""
+    if endings:
+        tx.run(_insert_history, **tx.pack("given", _ENDING, [astuple(each) for each in endings]))
+        tx.run(_delete_live, **tx.pack("given", _RUN_ID, [(each.run_id,) for each in endings]))
+
+
+def put_back(tx: Tx, run_ids: Sequence[int], *, lost_lease: bool) -> None:
+    """Make held runs claimable again; fence and order key stay, so an urgent run stays urgent.
+
+    A lost lease counts against its own budget; an attempt that was handed back does not count at all.
+    """
+    if run_ids:
+        again = _put_back_after_lost_lease if lost_lease else _put_back_uncounted
+        tx.run(again, **tx.pack("given", _RUN_ID, [(run_id,) for run_id in run_ids]))
+
+
+def _insert_attempts(tx: Tx) -> Insert:
+    given = tx.rows("given", _HOLD)
+    kept = select(
+        runs.c.id,
+        runs.c.fence,
+        runs.c.attempt,
+        runs.c.node_id,
+        given.c.outcome,
+        runs.c.started_us,
+        _ended_at(tx, given.c.ran_us),
+        given.c.exit_code,
+        given.c.error,
+        given.c.output,
+    ).join_from(runs, given, runs.c.id == given.c.run_id)
+    columns = "run_id fence attempt node_id outcome started_us finished_us exit_code error output"
+    return insert(attempts).from_select(columns.split(), kept)
+
+
+def _insert_history(tx: Tx) -> Insert:
+    given = tx.rows("given", _ENDING)
+    over = select(
+        runs.c.id,
+        *(runs.c[name] for name in _KEPT),
+        given.c.state,
+        given.c.reason,
+        _ended_at(tx, given.c.ran_us),
+        given.c.exit_code,
+        given.c.error,
+    ).join_from(runs, given, runs.c.id == given.c.run_id)
+    columns = ["run_id", *_KEPT, "state", "reason", "finished_us", "exit_code", "error"]
+    return insert(run_history).from_select(columns, over)
+
+
+def _delete_live(tx: Tx) -> Delete:
+    return delete(runs).where(runs.c.id.in_(select(tx.rows("given", _RUN_ID).c.run_id)))
+
+
+def _put_back_after_lost_lease(tx: Tx) -> Update:
+    return _put_back(tx).values(lost_leases=runs.c.lost_leases + 1)
+
+
+def _put_back_uncounted(tx: Tx) -> Update:
+    return _put_back(tx).values(attempt=runs.c.attempt - 1)
+
+
+def _put_back(tx: Tx) -> Update:
+    given = tx.rows("given", _RUN_ID)
+    return (
+        update(runs)
+        .where(runs.c.id.in_(select(given.c.run_id)), in_states(runs.c.state, sources_of(RunState.PENDING)))
+        .values(state=RunState.PENDING, node_id=None, started_us=None)
+    )
+
+
+def _ended_at(tx: Tx, ran_us: ColumnElement[int]) -> ColumnElement[int]:
+    """The store's clock, or earlier: when the node measured a shorter run than the report took to arrive."""
+    measured = runs.c.started_us + ran_us
+    return case((measured < tx.now, measured), else_=tx.now)

@@ -1,0 +1,1 @@
+"""The store's schema, one migration per change; `reconciler db upgrade` runs them."""

@@ -1,0 +1,268 @@
+"""How a revision of a source becomes the desired state: staged in bounded transactions, then flipped in one.
+
+Law G3: whatever dies, and whenever, the store holds the whole old or the whole new revision. Staging writes only rows
+that nothing else reads. The flip is set-based and short; the leader's guard stands at its start, so a takeover waits
+for it or it does not happen. Its instant is the store's clock at its start: slots up to it belong to the old
+activation, later ones to the new (S6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, delete, insert, literal, null, select, update
+
+from reconciler.errors import NotLeaderError
+from reconciler.model.definition import Job, canonical
+from reconciler.model.lease import Term
+from reconciler.model.policy import OnDelete
+from reconciler.model.run import HELD, LIVE, RunState, SkipReason
+from reconciler.store import activations, audit, slots
+from reconciler.store.database import Tx, in_states
+from reconciler.store.history import Ending, end
+from reconciler.store.leader import guard
+from reconciler.store.tables import (
+    definition_versions,
+    definitions,
+    passes,
+    requirements,
+    runs,
+    sources,
+    staged_definitions,
+    triggers,
+)
+
+_SETTLE_LIMIT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A definition to create or change: its uid, and the generation it gets."""
+
+    uid: str
+    generation: int
+    job: Job
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A definition to prune, and what its declaration says about its runs."""
+
+    definition_id: int
+    name: str
+    on_delete: OnDelete
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Everything a flip needs besides what is staged.
+
+    `moved` holds uid -> file and line of definitions that only changed their place; `conditions` uid -> why its file
+    is not applied, for every definition whose condition changes (None clears it).
+    """
+
+    source: str
+    path: str
+    host: str
+    revision: str
+    tree_digest: str
+    removals: Sequence[Removal]
+    moved: Mapping[str, tuple[str, int]]
+    conditions: Mapping[str, str | None]
+    actor: str
+    on_time_us: int
+
+
+def stage(tx: Tx, term: Term, pass_id: int, batch: Sequence[Staged]) -> None:
+    """Stage some definitions of a pass; nothing acts on them before the flip."""
+    guard(tx, term)
+    columns = {
+        "name": str,
+        "uid": str,
+        "generation": int,
+        "digest": str,
+        "document": str,
+        "file": str,
+        "line": int,
+        "suspended": bool,
+        "queue": str,
+        "handler": str,
+        "priority": int,
+    }
+    rows = [
+        (
+            each.job.name,
+            each.uid,
+            each.generation,
+            each.job.digest,
+            canonical(each.job.document),
+            each.file,
+            each.line,
+            each.job.suspend,
+            each.job.queue,
+            each.job.handler.type,
+            each.job.priority,
+        )
+        for each in batch
+    ]
+    given = tx.rows("given", columns, rows)
+    values = select(literal(pass_id, BigInteger()), literal("Job"), *(given.c[name] for name in columns))
+    tx.execute(insert(staged_definitions).from_select(["pass_id", "kind", *columns], values))
+
+
+def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, jobs: Mapping[str, Job]) -> None:
+    """Make what was staged the desired state, prune the removals, and move triggers and waiting runs along.
+
+    `jobs` are the staged ones by uid. Raises NotLeaderError when the term is over, or the pass is no longer ours.
+    """
+    guard(tx, term)
+    _still_running(tx, term, pass_id)
+    now_us = tx.now_us()
+    gone = [each.definition_id for each in revision.removals]
+    _settle_old(tx, term, [*_ids_of(tx, jobs), *gone], now_us=now_us, on_time_us=revision.on_time_us)
+    _write_definitions(tx, pass_id, revision, now_us)
+    ids = _ids_of(tx, jobs)
+    activations.follow(tx, term, {definition_id: jobs[uid] for definition_id, uid in ids.items()}, now_us)
+    _prune(tx, revision.removals, now_us)
+    _note_places_and_conditions(tx, revision)
+    _note_source(tx, revision, now_us)
+    tx.execute(delete(staged_definitions).where(staged_definitions.c.pass_id == pass_id))
+    audit.record(
+        tx,
+        actor=revision.actor,
+        action="revision.applied",
+        subject=f"source/{revision.source}",
+        detail={
+            "revision": revision.revision,
+            "pass": pass_id,
+            "changed": len(jobs),
+            "pruned": [each.name for each in revision.removals],
+        },
+    )
+
+
+def _still_running(tx: Tx, term: Term, pass_id: int) -> None:
+    mine = select(passes.c.id).where(passes.c.id == pass_id, passes.c.state == "Running", passes.c.term == term.number)
+    if tx.execute(mine).first() is None:
+        raise NotLeaderError(f"pass {pass_id} was taken over; the new leader reads the files again")
+
+
+def _ids_of(tx: Tx, jobs: Mapping[str, Job]) -> dict[int, str]:
+    """Give id -> uid of those of the staged definitions that exist."""
+    known = select(definitions.c.id, definitions.c.uid).where(tx.among(definitions.c.uid, jobs))
+    return {row.id: row.uid for row in tx.execute(known)}
+
+
+def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: int, on_time_us: int) -> None:
+    """Settle what the old declarations still owe up to now, before they change."""
+    more = bool(definition_ids)
+    while more:
+        more = slots.settle(
+            tx,
+            term,
+            look_ahead_us=0,
+            on_time_us=on_time_us,
+            limit=_SETTLE_LIMIT,
+            only=definition_ids,
+            at_us=now_us,
+        ).more
+
+
+def _write_definitions(tx: Tx, pass_id: int, revision: Revision, now_us: int) -> None:
+    staged = staged_definitions
+    mine = staged.c.pass_id == pass_id
+    wanted = select(staged.c.queue, staged.c.handler).where(mine).distinct()
+    tx.execute(tx.insert_new(requirements, ["queue", "handler"], wanted))
+    needs = (requirements.c.queue == staged.c.queue) & (requirements.c.handler == staged.c.handler)
+    shared: dict[str, Any] = {
+        "generation": staged.c.generation,
+        "observed_generation": staged.c.generation,
+        "digest": staged.c.digest,
+        "file": staged.c.file,
+        "line": staged.c.line,
+        "revision": literal(revision.revision),
+        "suspended": staged.c.suspended,
+        "requirement_id": requirements.c.id,
+        "priority": staged.c.priority,
+        "updated_us": literal(now_us, BigInteger()),
+    }
+    tx.execute(
+        update(definitions).where(definitions.c.uid == staged.c.uid, mine, needs).values(**shared, condition=null())
+    )
+    created: dict[str, Any] = {
+        "uid": staged.c.uid,
+        "kind": staged.c.kind,
+        "name": staged.c.name,
+        "source": literal(revision.source),
+        "created_us": literal(now_us, BigInteger()),
+        **shared,
+    }
+    known = select(definitions.c.id).where(definitions.c.uid == staged.c.uid).exists()
+    fresh = select(*created.values()).select_from(staged).join(requirements, needs).where(mine, ~known)
+    tx.execute(insert(definitions).from_select(list(created), fresh))
+    versions = (
+        select(
+            definitions.c.id,
+            staged.c.generation,
+            staged.c.digest,
+            staged.c.document,
+            literal(revision.revision),
+            literal(now_us, BigInteger()),
+        )
+        .join_from(staged, definitions, definitions.c.uid == staged.c.uid)
+        .where(mine)
+    )
+    columns = ["definition_id", "generation", "digest", "document", "revision", "applied_us"]
+    tx.execute(insert(definition_versions).from_select(columns, versions))
+
+
+def _prune(tx: Tx, removals: Sequence[Removal], now_us: int) -> None:
+    """Disable definitions and keep their history (G6): waiting runs are cancelled, running ones go by `onDelete`."""
+    if not removals:
+        return
+    gone = [each.definition_id for each in removals]
+    tx.execute(update(definitions).where(tx.among(definitions.c.id, gone)).values(deleted_us=now_us))
+    fired = select(triggers.c.id).where(tx.among(triggers.c.definition_id, gone), triggers.c.removed_us.is_(None))
+    activations.remove(tx, list(tx.execute(fired).scalars()), now_us)
+    waiting = select(runs.c.id).where(tx.among(runs.c.definition_id, gone), in_states(runs.c.state, LIVE - HELD))
+    ids = tx.execute(waiting.order_by(runs.c.id).with_for_update()).scalars()
+    reason = str(SkipReason.DEFINITION_REMOVED)
+    end(tx, [Ending(run_id, RunState.CANCELLED, reason=reason) for run_id in ids])
+    cancelled = [each.definition_id for each in removals if each.on_delete is OnDelete.CANCEL]
+    if cancelled:
+        held = tx.among(runs.c.definition_id, cancelled), in_states(runs.c.state, HELD)
+        tx.execute(update(runs).where(*held).values(cancel_requested=True))
+
+
+def _note_places_and_conditions(tx: Tx, revision: Revision) -> None:
+    if revision.moved:
+        given = tx.rows(
+            "given",
+            {"uid": str, "file": str, "line": int},
+            [(uid, file, line) for uid, (file, line) in sorted(revision.moved.items())],
+        )
+        tx.execute(
+            update(definitions)
+            .where(definitions.c.uid == given.c.uid)
+            .values(file=given.c.file, line=given.c.line, revision=revision.revision)
+        )
+    if revision.conditions:
+        given = tx.rows("given", {"uid": str, "condition": str}, sorted(revision.conditions.items()))
+        tx.execute(update(definitions).where(definitions.c.uid == given.c.uid).values(condition=given.c.condition))
+
+
+def _note_source(tx: Tx, revision: Revision, now_us: int) -> None:
+    facts = {
+        "path": revision.path,
+        "host": revision.host,
+        "revision": revision.revision,
+        "tree_digest": revision.tree_digest,
+        "applied_us": now_us,
+    }
+    known = tx.execute(update(sources).where(sources.c.name == revision.source).values(**facts))
+    if known.rowcount == 0:
+        tx.execute(insert(sources).values(name=revision.source, **facts))

@@ -1,0 +1,159 @@
+"""Runs outside a worker's hands: made by hand, promoted when due, reaped when their node is gone, cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, bindparam, insert, literal, or_, select, true, update
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from reconciler.errors import KeyTakenError, NotFoundError
+from reconciler.model.definition import Json, canonical
+from reconciler.model.lease import Term
+from reconciler.model.policy import after_attempt
+from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, RunState
+from reconciler.store import audit
+from reconciler.store.database import Tx, in_states
+from reconciler.store.history import Ending, Hold, end, put_back, record_holds
+from reconciler.store.leader import guard
+from reconciler.store.slots import order_key
+from reconciler.store.tables import definitions, nodes, run_bodies, run_history, runs
+
+_SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
+_LOST: Final = "the node's lease ran out"
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What a reaping did: runs claimable again, and runs parked since they lost too many leases."""
+
+    put_back: Sequence[int]
+    parked: Sequence[int]
+
+
+def create(
+    tx: Tx,
+    job: str,
+    *,
+    actor: str,
+    slot_us: int | None = None,
+    parameters: Mapping[str, Json] | None = None,
+    idempotency_key: str | None = None,
+) -> tuple[int, bool]:
+    """Make a run by hand, claimable at once; give its id and whether it is new.
+
+    The same idempotency key gives the same run for ever (R6). Raises NotFoundError for an unknown job.
+    """
+    if idempotency_key is not None and (known := _of_key(tx, idempotency_key)) is not None:
+        return known, False
+    found = tx.execute(
+        select(definitions).where(
+            definitions.c.kind == "Job", definitions.c.name == job, definitions.c.deleted_us.is_(None)
+        )
+    ).first()
+    if found is None:
+        raise NotFoundError(f"there is no job {job!r}; `reconciler get jobs` lists them")
+    now_us = tx.now_us()
+    has_body = bool(parameters) or idempotency_key is not None
+    run_id = tx.execute(
+        insert(runs)
+        .values(
+            definition_id=found.id,
+            generation=found.generation,
+            slot_us=now_us if slot_us is None else slot_us,
+            requirement_id=found.requirement_id,
+            priority=found.priority,
+            order_key=order_key(now_us, found.priority),
+            due_us=now_us,
+            state=RunState.PENDING,
+            has_body=has_body,
+            created_us=now_us,
+            created_by=actor,
+        )
+        .returning(runs.c.id)
+    ).scalar_one()
+    if has_body and not _keep_body(tx, run_id, parameters, idempotency_key):
+        raise KeyTakenError(f"another request took the idempotency key {idempotency_key!r} a moment ago; ask again")
+    audit.record(tx, actor=actor, action="run.created", subject=f"run/{run_id}", detail={"job": job})
+    return int(run_id), True
+
+
+def promote(tx: Tx, term: Term, *, limit: int) -> int:
+    """Make waiting runs claimable whose instant has come, never early (S3); give how many."""
+    guard(tx, term)
+    return len(tx.run(_promotion, most=limit).all())
+
+
+def next_due_us(tx: Tx) -> int | None:
+    """Give the instant of the earliest waiting run, so that the leader knows how long it may sleep."""
+    earliest = select(runs.c.due_us).where(in_states(runs.c.state, _SLEEPING)).order_by(runs.c.due_us, runs.c.id)
+    found = tx.execute(earliest.limit(1)).scalar_one_or_none()
+    return None if found is None else int(found)
+
+
+def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
+    """Take runs from sessions that are dead or missing; the fence stays, and the next claim raises it (I1, R3)."""
+    guard(tx, term)
+    orphaned = (
+        select(runs.c.id, runs.c.lost_leases)
+        .outerjoin(nodes, nodes.c.id == runs.c.node_id)
+        .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
+        .order_by(runs.c.node_id, runs.c.id)  # by id alone PostgreSQL walks over the whole table to find a few
+        .limit(limit)
+    )
+    lost = tx.execute(tx.for_change(orphaned, of=runs)).all()
+    record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST) for row in lost])
+    targets = {row.id: after_attempt(AttemptOutcome.LOST_LEASE, lost_leases=row.lost_leases + 1) for row in lost}
+    parked = [run_id for run_id, target in targets.items() if target in TERMINAL]
+    back = [run_id for run_id, target in targets.items() if target not in TERMINAL]
+    end(tx, [Ending(run_id, targets[run_id], reason="TooManyLostLeases", error=_LOST) for run_id in parked])
+    put_back(tx, back, lost_lease=True)
+    return Reaped(back, parked)
+
+
+def cancel(tx: Tx, run_id: int, *, actor: str) -> RunState | None:
+    """Cancel a run: at once while it waits, by asking its node while it runs; None when it is already over (R9).
+
+    Gives Cancelled or Running. Raises NotFoundError for an unknown id.
+    """
+    row = tx.execute(select(runs.c.state).where(runs.c.id == run_id).with_for_update()).first()
+    if row is None:
+        if tx.execute(select(run_history.c.run_id).where(run_history.c.run_id == run_id)).first() is None:
+            raise NotFoundError(f"there is no run {run_id}; `reconciler runs list` shows the newest")
+        return None
+    audit.record(tx, actor=actor, action="run.cancelled", subject=f"run/{run_id}", detail={})
+    if row.state in HELD:
+        tx.execute(update(runs).where(runs.c.id == run_id).values(cancel_requested=True))
+        return RunState.RUNNING
+    end(tx, [Ending(run_id, RunState.CANCELLED, reason=f"cancelled by {actor}")])
+    return RunState.CANCELLED
+
+
+def _of_key(tx: Tx, key: str) -> int | None:
+    found = tx.execute(select(run_bodies.c.run_id).where(run_bodies.c.idempotency_key == key)).scalar_one_or_none()
+    return None if found is None else int(found)
+
+
+def _keep_body(tx: Tx, run_id: int, parameters: Mapping[str, Json] | None, key: str | None) -> bool:
+    body = select(
+        literal(run_id, BigInteger()), literal(canonical(parameters) if parameters else None), literal(key)
+    ).where(true())
+    kept = tx.insert_new(run_bodies, ["run_id", "parameters", "idempotency_key"], body)
+    return tx.execute(kept.returning(run_bodies.c.run_id)).first() is not None
+
+
+def _promotion(tx: Tx) -> ReturningUpdate[Any]:
+    due = tx.for_change(
+        select(runs.c.id)
+        .where(in_states(runs.c.state, _SLEEPING), runs.c.due_us <= tx.now)
+        .order_by(runs.c.due_us, runs.c.id)
+        .limit(bindparam("most", type_=BigInteger()))
+    ).cte("due")
+    return (
+        update(runs)
+        .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _SLEEPING))
+        .values(state=RunState.PENDING)
+        .returning(runs.c.id)
+    )

@@ -1,0 +1,367 @@
+"""The tables: what is declared, what is alive, what is over, and what did not happen.
+
+Definitions, live runs, history and the slot ledger are kept apart on purpose: the live table stays narrow and small,
+history only grows, and no retention can ever revive a slot. Instants are integer microseconds (`_us`), states are the
+words of `reconciler.model.run`, and each CHECK says the same truth as the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from reconciler.model.run import HELD, LIVE, TERMINAL, AttemptOutcome, RunState, SkipReason
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Big: Final = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits on both databases; SQLite hands out ids only to a column that is called INTEGER."""
+
+
+def _one_of(column: str, values: Iterable[str]) -> str:
+    return f"{column} IN ({', '.join(repr(str(value)) for value in sorted(values))})"
+
+
+def _identity() -> Column[int]:
+    """Ids never come back: IDENTITY on PostgreSQL, AUTOINCREMENT on SQLite (with `sqlite_autoincrement`)."""
+    return Column("id", Big, Identity(), primary_key=True)
+
+
+meta: Final = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+
+leader: Final = Table(
+    "leader",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    # UNIQUE makes a takeover a key change: FOR KEY SHARE on the row then stops it, and lets the renewal pass.
+    Column("term", BigInteger, nullable=False, unique=True),
+    Column("owner", Text, nullable=False, server_default=""),
+    Column("acquired_us", BigInteger, nullable=False, server_default="0"),
+    Column("expires_us", BigInteger, nullable=False, server_default="0"),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+sources: Final = Table(
+    "sources",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("path", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("revision", Text, nullable=False, server_default=""),
+    Column("tree_digest", Text, nullable=False, server_default=""),
+    Column("applied_us", BigInteger),
+)
+
+passes: Final = Table(
+    "passes",
+    metadata,
+    _identity(),
+    Column("source", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("requested_us", BigInteger, nullable=False),
+    Column("expect_digest", Text),
+    Column("term", BigInteger),
+    Column("started_us", BigInteger),
+    Column("finished_us", BigInteger),
+    Column("revision", Text),
+    Column("plan_digest", Text),
+    Column("deletion_digest", Text),
+    Column("report", Text),
+    CheckConstraint(
+        _one_of("state", ("Requested", "Running", "Applied", "Unchanged", "Invalid", "Refused", "Failed")),
+        name="state",
+    ),
+    Index(
+        "ix_passes_requested",
+        "id",
+        postgresql_where=text("state = 'Requested'"),
+        sqlite_where=text("state = 'Requested'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+staged_definitions: Final = Table(
+    "staged_definitions",
+    metadata,
+    Column("pass_id", Big, ForeignKey("passes.id"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("uid", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("line", Integer, nullable=False),
+    Column("suspended", Boolean, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("handler", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+)
+
+approvals: Final = Table(
+    "approvals",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("actor", Text, nullable=False),
+    Column("approved_us", BigInteger, nullable=False),
+    Column("expires_us", BigInteger, nullable=False),
+)
+
+requirements: Final = Table(
+    "requirements",
+    metadata,
+    _identity(),
+    Column("queue", Text, nullable=False),
+    Column("handler", Text, nullable=False),
+    UniqueConstraint("queue", "handler"),
+    sqlite_autoincrement=True,
+)
+"""What a run asks of a node, interned, so that the live row holds one number."""
+
+definitions: Final = Table(
+    "definitions",
+    metadata,
+    _identity(),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("observed_generation", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("file", Text, nullable=False),
+    Column("line", Integer, nullable=False),
+    Column("revision", Text, nullable=False),
+    Column("suspended", Boolean, nullable=False),
+    Column("requirement_id", Big, ForeignKey("requirements.id"), nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("condition", Text),
+    Column("created_us", BigInteger, nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
+    Column("deleted_us", BigInteger),
+    Index(
+        "uq_definitions_live_name",
+        "kind",
+        "name",
+        unique=True,
+        postgresql_where=text("deleted_us IS NULL"),
+        sqlite_where=text("deleted_us IS NULL"),
+    ),
+    Index("ix_definitions_source_deleted_us", "source", "deleted_us"),
+    sqlite_autoincrement=True,
+)
+
+definition_versions: Final = Table(
+    "definition_versions",
+    metadata,
+    Column("definition_id", Big, ForeignKey("definitions.id"), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("revision", Text, nullable=False),
+    Column("applied_us", BigInteger, nullable=False),
+)
+
+triggers: Final = Table(
+    "triggers",
+    metadata,
+    _identity(),
+    Column("definition_id", Big, ForeignKey("definitions.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("timing", Text, nullable=False),
+    Column("activation", Integer, nullable=False),
+    Column("activated_us", BigInteger, nullable=False),
+    Column("cursor_us", BigInteger, nullable=False),
+    Column("next_fire_us", BigInteger),
+    Column("removed_us", BigInteger),
+    UniqueConstraint("definition_id", "name"),
+    CheckConstraint("removed_us IS NULL OR next_fire_us IS NULL", name="removed_never_fires"),
+    Index(
+        "ix_triggers_next_fire_us",
+        "next_fire_us",
+        postgresql_where=text("next_fire_us IS NOT NULL"),
+        sqlite_where=text("next_fire_us IS NOT NULL"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+slots: Final = Table(
+    "slots",
+    metadata,
+    Column("trigger_id", Big, ForeignKey("triggers.id"), primary_key=True, autoincrement=False),
+    Column("slot_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("definition_id", Big, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("recorded_us", BigInteger, nullable=False),
+    Column("recorded_by", Text, nullable=False),
+    CheckConstraint(_one_of("reason", SkipReason), name="reason"),
+    Index("ix_slots_definition_id_slot_us", "definition_id", "slot_us"),
+)
+"""The ledger: one row per slot that did not become a run."""
+
+nodes: Final = Table(
+    "nodes",
+    metadata,
+    _identity(),
+    # UNIQUE makes "declare dead" a key change: it waits for claims that hold the row FOR KEY SHARE.
+    Column("epoch", BigInteger, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("secret_hash", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("queues", Text),
+    Column("handlers", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("slots", Integer, nullable=False),
+    Column("registered_us", BigInteger, nullable=False),
+    Column("heartbeat_us", BigInteger, nullable=False),
+    Column("lease_until_us", BigInteger, nullable=False),
+    CheckConstraint(_one_of("state", ("Active", "Draining", "Dead")), name="state"),
+    Index(
+        "ix_nodes_alive_lease_until_us",
+        "lease_until_us",
+        postgresql_where=text("state <> 'Dead'"),
+        sqlite_where=text("state <> 'Dead'"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+_HELD: Final = _one_of("state", HELD)
+_SLEEPING: Final = _one_of("state", (RunState.SCHEDULED, RunState.RETRYING))
+_READY: Final = _one_of("state", (RunState.PENDING,))
+_HAS_TRIGGER: Final = "trigger_id IS NOT NULL"
+
+runs: Final = Table(
+    "runs",
+    metadata,
+    _identity(),
+    Column("definition_id", Big, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("trigger_id", Big),
+    Column("slot_us", BigInteger, nullable=False),
+    Column("requirement_id", Big, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("order_key", BigInteger, nullable=False),
+    Column("due_us", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False, server_default="0"),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("lost_leases", Integer, nullable=False, server_default="0"),
+    Column("node_id", Big),
+    Column("started_us", BigInteger),
+    Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
+    Column("has_body", Boolean, nullable=False, server_default=text("false")),
+    Column("created_us", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    CheckConstraint(_one_of("state", LIVE), name="live_state"),
+    CheckConstraint(f"({_HELD}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
+    CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
+    CheckConstraint("fence >= attempt", name="fence_grows_with_each_attempt"),
+    Index("ix_runs_ready", "order_key", "id", postgresql_where=text(_READY), sqlite_where=text(_READY)),
+    Index("ix_runs_sleeping", "due_us", "id", postgresql_where=text(_SLEEPING), sqlite_where=text(_SLEEPING)),
+    Index("ix_runs_held", "node_id", postgresql_where=text(_HELD), sqlite_where=text(_HELD)),
+    Index("ix_runs_definition_id", "definition_id"),
+    Index(
+        "uq_runs_slot",
+        "trigger_id",
+        "slot_us",
+        unique=True,
+        postgresql_where=text(_HAS_TRIGGER),
+        sqlite_where=text(_HAS_TRIGGER),
+    ),
+    sqlite_autoincrement=True,
+)
+"""Live runs only: narrow rows, few indexes."""
+
+run_bodies: Final = Table(
+    "run_bodies",
+    metadata,
+    Column("run_id", Big, primary_key=True, autoincrement=False),
+    Column("parameters", Text),
+    Column("idempotency_key", Text, unique=True),
+)
+"""What only some runs have of their own; it outlives the live row, so that a key finds its finished run."""
+
+run_history: Final = Table(
+    "run_history",
+    metadata,
+    Column("run_id", Big, primary_key=True, autoincrement=False),
+    Column("definition_id", Big, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("trigger_id", Big),
+    Column("slot_us", BigInteger, nullable=False),
+    Column("requirement_id", Big, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("due_us", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text),
+    Column("fence", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("lost_leases", Integer, nullable=False),
+    Column("node_id", Big),
+    Column("created_us", BigInteger, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("started_us", BigInteger),
+    Column("finished_us", BigInteger, nullable=False),
+    Column("exit_code", Integer),
+    Column("error", Text),
+    CheckConstraint(_one_of("state", TERMINAL), name="terminal_state"),
+    Index("ix_run_history_definition_id_finished_us", "definition_id", "finished_us"),
+    Index("ix_run_history_finished_us", "finished_us"),
+)
+
+attempts: Final = Table(
+    "attempts",
+    metadata,
+    Column("run_id", Big, primary_key=True, autoincrement=False),
+    Column("fence", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node_id", Big, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("started_us", BigInteger),
+    Column("finished_us", BigInteger, nullable=False),
+    Column("exit_code", Integer),
+    Column("error", Text),
+    Column("output", Text, nullable=False, server_default=""),
+    CheckConstraint(_one_of("outcome", AttemptOutcome), name="outcome"),
+)
+"""One row per hold on a run, written when the hold ends."""
+
+audit: Final = Table(
+    "audit",
+    metadata,
+    _identity(),
+    Column("at_us", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
