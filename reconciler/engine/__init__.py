@@ -1,0 +1,1 @@
+"""The leader: elected through one row of the store, and its duties."""

@@ -1,0 +1,112 @@
+"""Being the leader: take the term, keep it, and know when to stop believing in it.
+
+The trust window runs on the local elapsed clock from *before* the request was sent, minus a margin, so this process
+stops leading before others may begin. It only saves useless work: what keeps two leaders apart is the guard at the
+start of each of their transactions (L2).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from reconciler.clock import SECOND_US, Clock
+from reconciler.errors import NotLeaderError, StoreUnavailableError
+from reconciler.model.lease import Term, Timings
+from reconciler.store import leader as row
+from reconciler.store.database import Database
+from reconciler.telemetry import Event, emit
+
+_MARGIN: Final = 0.1
+_CANDIDATE_STEPS_PER_TTL: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class TermBegun(Event):
+    """This process leads now."""
+
+    owner: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class TermEnded(Event):
+    """This process leads no longer; another one does, or soon will."""
+
+    level: ClassVar[int] = logging.WARNING
+    owner: str
+    term: int
+    reason: str
+
+
+class Candidate:
+    """A process that leads when nobody else does. `step` is called by one thread; `term` may be asked by any."""
+
+    def __init__(self, database: Database, *, owner: str, timings: Timings, clock: Clock) -> None:
+        """Stand as a candidate; `owner` is unique to this process start."""
+        self._database = database
+        self._owner = owner
+        self._ttl_seconds = timings.leader_ttl_seconds
+        self._clock = clock
+        self._changing = threading.Lock()
+        self._term: Term | None = None
+        self._trusted_until = 0.0
+
+    def step(self) -> float:
+        """Take or renew the lead; give the seconds until it should be called again.
+
+        Raises StoreUnavailableError; the trust window then runs out by itself.
+        """
+        sent_at = self._clock.elapsed()
+        ttl_us = round(self._ttl_seconds * SECOND_US)
+        held = self._held()
+        if held is not None:
+            if self._database.tx(lambda tx: row.renew(tx, held, ttl_us=ttl_us)):
+                self._trust(held, sent_at)
+                return self._ttl_seconds / 3
+            self._drop("the lease ran out before it was renewed")
+        won = self._database.tx(lambda tx: row.acquire(tx, self._owner, ttl_us=ttl_us))
+        if won is None:
+            return self._ttl_seconds / _CANDIDATE_STEPS_PER_TTL
+        self._trust(won, sent_at)
+        emit(TermBegun(won.owner, won.number))
+        return self._ttl_seconds / 3
+
+    def term(self) -> Term:
+        """Give the term to work under. Raises NotLeaderError when this process does not lead, or may not any more."""
+        with self._changing:
+            if self._term is None or self._clock.elapsed() >= self._trusted_until:
+                raise NotLeaderError(f"{self._owner} does not lead")
+            return self._term
+
+    def lost(self, reason: str) -> None:
+        """Stop leading at once: a guard found another term."""
+        self._drop(reason)
+
+    def resign(self) -> None:
+        """Give the lead back, so that the next leader need not wait; failing to is no harm."""
+        held = self._held()
+        self._drop("resigned")
+        if held is None:
+            return
+        try:
+            self._database.tx(lambda tx: row.release(tx, held))
+        except StoreUnavailableError:
+            return
+
+    def _held(self) -> Term | None:
+        with self._changing:
+            return self._term
+
+    def _trust(self, term: Term, sent_at: float) -> None:
+        with self._changing:
+            self._term = term
+            self._trusted_until = sent_at + self._ttl_seconds * (1 - _MARGIN)
+
+    def _drop(self, reason: str) -> None:
+        with self._changing:
+            dropped, self._term = self._term, None
+        if dropped is not None:
+            emit(TermEnded(dropped.owner, dropped.number, reason))

@@ -1,0 +1,61 @@
+"""The duty that turns time into runs: settle due slots a little ahead, and wake waiting runs at their instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from reconciler.clock import SECOND_US
+from reconciler.model.lease import Term, Timings
+from reconciler.store import runs, slots
+from reconciler.store.database import Database
+from reconciler.telemetry import Event, emit
+
+_BATCH: Final = 1000
+_SHORTEST_SECONDS: Final = 0.005
+_LONGEST_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsSettled(Event):
+    """Slots became runs, or were recorded as skipped."""
+
+    runs: int
+    skipped: int
+
+
+class Materialise:
+    """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
+
+    def __init__(self, database: Database, timings: Timings) -> None:
+        """Keep the store and the timings."""
+        self._database = database
+        self._look_ahead_us = round(timings.look_ahead_seconds * SECOND_US)
+        self._on_time_us = round(timings.on_time_seconds * SECOND_US)
+
+    def step(self, term: Term) -> float:
+        """Do what is due; give the seconds until something may be due again. Raises NotLeaderError."""
+        more = self._promote(term)
+        made = skipped = 0
+        while True:
+            settled = self._database.tx(
+                lambda tx: slots.settle(
+                    tx, term, look_ahead_us=self._look_ahead_us, on_time_us=self._on_time_us, limit=_BATCH
+                )
+            )
+            made, skipped = made + settled.runs, skipped + settled.skipped
+            more = self._promote(term) or more
+            if not settled.more:
+                break
+        if made or skipped:
+            emit(SlotsSettled(made, skipped))
+        return _SHORTEST_SECONDS if more else self._idle_for()
+
+    def _promote(self, term: Term) -> bool:
+        return self._database.tx(lambda tx: runs.promote(tx, term, limit=_BATCH)) == _BATCH
+
+    def _idle_for(self) -> float:
+        next_us, now_us = self._database.read(lambda tx: (runs.next_due_us(tx), tx.now_us()))
+        if next_us is None:
+            return _LONGEST_SECONDS
+        return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, (next_us - now_us) / SECOND_US))

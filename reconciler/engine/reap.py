@@ -1,0 +1,52 @@
+"""The duty that notices the dead: sessions past their lease, and the runs they leave behind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from reconciler.model.lease import Term
+from reconciler.store import nodes, runs
+from reconciler.store.database import Database
+from reconciler.telemetry import Event, emit
+
+_BATCH: Final = 500
+_EVERY_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBuried(Event):
+    """A node's session is over by the store's clock."""
+
+    level: ClassVar[int] = logging.WARNING
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunsReaped(Event):
+    """Runs lost their lease: claimable again, or parked when they lost too many."""
+
+    level: ClassVar[int] = logging.WARNING
+    put_back: Sequence[int]
+    parked: Sequence[int]
+
+
+class Reap:
+    """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
+
+    def __init__(self, database: Database) -> None:
+        """Keep the store."""
+        self._database = database
+
+    def step(self, term: Term) -> float:
+        """Bury expired sessions and take their runs back; give the seconds until the next turn."""
+        for name in self._database.tx(lambda tx: nodes.bury_expired(tx, term, limit=_BATCH)):
+            emit(NodeBuried(name))
+        while True:
+            reaped = self._database.tx(lambda tx: runs.reap(tx, term, limit=_BATCH))
+            if reaped.put_back or reaped.parked:
+                emit(RunsReaped(reaped.put_back, reaped.parked))
+            if len(reaped.put_back) + len(reaped.parked) < _BATCH:
+                return _EVERY_SECONDS

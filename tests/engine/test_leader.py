@@ -1,0 +1,161 @@
+"""Being the leader (invariants L2-L4): trust, handover, duties that survive."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from reconciler.engine.leader import Candidate, TermBegun, TermEnded
+from reconciler.engine.loop import Duties, Duty, DutyFailed
+from reconciler.engine.materialise import Materialise
+from reconciler.engine.reap import NodeBuried, Reap, RunsReaped
+from reconciler.errors import NotLeaderError
+from reconciler.model.lease import Term, Timings
+from reconciler.model.run import RunState
+from reconciler.store import leader
+from reconciler.telemetry import Event, subscribe
+from tests.store.cast import Store, job
+
+TIMINGS = Timings()
+
+
+@pytest.fixture
+def events() -> Iterator[list[Event]]:
+    heard: list[Event] = []
+    end = subscribe(heard.append)
+    yield heard
+    end()
+
+
+@pytest.fixture
+def free(store: Store) -> Store:
+    """A store that nobody leads."""
+    store.database.tx(lambda tx: leader.release(tx, store.term))
+    return store
+
+
+def candidate(store: Store, owner: str) -> Candidate:
+    return Candidate(store.database, owner=owner, timings=TIMINGS, clock=store.clock)
+
+
+def test_a_candidate_leads_when_nobody_does(free: Store, events: list[Event]) -> None:
+    first, second = candidate(free, "a"), candidate(free, "b")
+
+    first.step()
+    second.step()
+
+    assert first.term().owner == "a"
+    with pytest.raises(NotLeaderError):
+        second.term()
+    assert [type(event) for event in events] == [TermBegun]
+
+
+def test_a_leader_that_renews_keeps_its_term(free: Store) -> None:
+    first = candidate(free, "a")
+    first.step()
+    number = first.term().number
+
+    for _ in range(10):
+        free.clock.turn(5)
+        first.step()
+
+    assert first.term().number == number
+
+
+def test_a_leader_stops_believing_before_others_may_begin(free: Store) -> None:
+    """The trust window is counted from before the request and ends before the term does."""
+    first, second = candidate(free, "a"), candidate(free, "b")
+    first.step()
+    free.clock.turn(14)
+
+    with pytest.raises(NotLeaderError):
+        first.term()
+    second.step()
+    with pytest.raises(NotLeaderError):
+        second.term()
+
+
+def test_a_stalled_leader_is_followed_and_told_so(free: Store, events: list[Event]) -> None:
+    first, second = candidate(free, "a"), candidate(free, "b")
+    first.step()
+    free.clock.turn(15)
+    second.step()
+    first.step()
+
+    assert second.term().number == 3
+    with pytest.raises(NotLeaderError):
+        first.term()
+    assert [type(event) for event in events] == [TermBegun, TermBegun, TermEnded]
+
+
+def test_a_leader_that_stops_hands_over_at_once(free: Store) -> None:
+    """L3."""
+    first, second = candidate(free, "a"), candidate(free, "b")
+    first.step()
+    first.resign()
+    second.step()
+
+    assert second.term().owner == "b"
+
+
+def test_one_bad_duty_does_not_stop_the_others(free: Store, events: list[Event]) -> None:
+    """X2."""
+    done: list[str] = []
+
+    def bad(_term: Term) -> float:
+        raise ValueError("bad row")
+
+    def good(_term: Term) -> float:
+        done.append("good")
+        return 1.0
+
+    lead = candidate(free, "a")
+    lead.step()
+    duties = Duties(lead, [Duty("bad", bad), Duty("good", good)], clock=free.clock, exclusive=threading.Lock())
+
+    for _ in range(3):
+        free.clock.turn(duties.step())
+
+    assert len(done) >= 3
+    assert {event.error for event in events if isinstance(event, DutyFailed)} == {"ValueError: bad row"}
+
+
+def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store) -> None:
+    lead = candidate(free, "a")
+    lead.step()
+    duty = Duty("materialise", Materialise(free.database, TIMINGS).step)
+    duties = Duties(lead, [duty], clock=free.clock, exclusive=threading.Lock())
+    free.database.tx(lambda tx: leader.release(tx, lead.term()))
+    free.lead("b")
+
+    duties.step()
+
+    with pytest.raises(NotLeaderError):
+        lead.term()
+
+
+def test_materialise_wakes_when_the_next_run_is_due(store: Store) -> None:
+    store.apply(job("pulse", every="10s"))
+    duty = Materialise(store.database, TIMINGS)
+    store.clock.turn(9.4)
+
+    pause = duty.step(store.term)
+    store.clock.turn(pause)
+    duty.step(store.term)
+
+    assert pause == pytest.approx(0.6)
+    assert [run.state for run in store.runs()] == [RunState.PENDING]
+
+
+def test_the_reaper_brings_back_what_a_dead_node_held(store: Store, events: list[Event]) -> None:
+    store.apply(job("report"))
+    run_id = store.trigger("report")
+    store.claim(store.node("a"))
+    store.clock.turn(31)
+    store.lead("b")
+
+    Reap(store.database).step(store.term)
+    Reap(store.database).step(store.term)
+
+    assert store.run(run_id).state is RunState.PENDING
+    assert [type(event) for event in events] == [NodeBuried, RunsReaped]
