@@ -1,0 +1,92 @@
+"""A plan against the live store: what the dry run prints and what a pass then does, made by the same code (G10)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.clock import SECOND_US
+from reconciler.errors import Problem, in_order
+from reconciler.model.tree import Tree
+from reconciler.plan.diff import Plan, Stored, plan_for
+from reconciler.plan.guard import WINDOW_SECONDS
+from reconciler.store import definitions, passes
+from reconciler.store.database import Database, Tx
+from reconciler.store.definitions import StoredDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the store knows of a source when a plan is made; `path` is where its files lay last time."""
+
+    stored: Sequence[StoredDefinition]
+    recent_deletions: int
+    approved: frozenset[str]
+    owners: dict[str, str]
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A tree, less what belongs to other sources, and its plan."""
+
+    tree: Tree
+    plan: Plan
+    facts: Facts
+
+
+def plan_against(database: Database, source: str, tree: Tree) -> Planned:
+    """Plan a tree against the managed set of its source. Writes nothing."""
+    names = [each.job.name for each in tree.definitions]
+    facts = database.read(lambda tx: _facts(tx, source, names))
+    owned = _without_foreign(tree, source, facts.owners)
+    stored = [_stored(each, tree.root) for each in facts.stored]
+    plan = plan_for(owned, stored, recent_deletions=facts.recent_deletions, approved=facts.approved)
+    return Planned(owned, plan, facts)
+
+
+def real(path: Path) -> str:
+    """Give the path by which a source is recognised."""
+    return str(path.resolve())
+
+
+def _facts(tx: Tx, source: str, names: Sequence[str]) -> Facts:
+    since_us = tx.now_us() - WINDOW_SECONDS * SECOND_US
+    known = passes.source_of(tx, source)
+    return Facts(
+        stored=definitions.of_source(tx, source),
+        recent_deletions=definitions.deletions_since(tx, source, since_us),
+        approved=frozenset(passes.approved(tx)),
+        owners=definitions.owners_of(tx, names, apart_from=source),
+        path=None if known is None else known.path,
+    )
+
+
+def _without_foreign(tree: Tree, source: str, owners: dict[str, str]) -> Tree:
+    """Refuse names that another source owns, naming both."""
+    if not owners:
+        return tree
+    mine, problems, broken = [], list(tree.problems), dict(tree.broken_names)
+    for each in tree.definitions:
+        owner = owners.get(each.job.name)
+        if owner is None:
+            mine.append(each)
+            continue
+        what = f'job "{each.job.name}" of source "{source}" belongs to source "{owner}" already'
+        problems.append(Problem("name.owned", each.place, "metadata.name", what, "Rename one of the two"))
+        broken[each.job.name] = each.place
+    return dataclasses.replace(tree, definitions=mine, problems=in_order(problems), broken_names=broken)
+
+
+def _stored(each: StoredDefinition, root: str) -> Stored:
+    return Stored(
+        uid=each.uid,
+        name=each.name,
+        generation=each.generation,
+        digest=each.digest,
+        document=each.document,
+        file=f"{root.rstrip('/')}/{each.file}",
+        line=each.line,
+    )

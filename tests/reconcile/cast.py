@@ -1,0 +1,63 @@
+"""Someone who commits files to a folder, and a leader that reconciles it."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from reconciler.clock import SystemChance
+from reconciler.model.lease import Timings
+from reconciler.reconcile.apply import Applier, Ended, Source
+from reconciler.store import definitions, passes
+from tests.store.cast import Store
+
+
+def document(name: str, **spec: Any) -> str:
+    """A job as a file."""
+    body = {"handler": {"type": "slow", "with": {"duration": "1s"}}, **spec}
+    return yaml.safe_dump({"apiVersion": "reconciler/v1", "kind": "Job", "metadata": {"name": name}, "spec": body})
+
+
+@dataclass
+class Committer:
+    """Writes and removes files, and has them applied under the store's term."""
+
+    store: Store
+    folder: Path
+    applier: Applier = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.applier = self.applier_of(self.folder)
+
+    def applier_of(self, folder: Path, *, name: str = "default", moved: bool = False) -> Applier:
+        return Applier(
+            self.store.database,
+            Source(name, folder, moved),
+            timings=Timings(),
+            chance=SystemChance(),
+            exclusive=threading.Lock(),
+        )
+
+    def write(self, name: str, **spec: Any) -> None:
+        self.put(f"{name}.yaml", document(name, **spec))
+
+    def put(self, file: str, text: str) -> None:
+        path = self.folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            (self.folder / f"{name}.yaml").unlink()
+
+    def apply(self, **options: Any) -> Ended:
+        return self.applier.run(self.store.term, **options)
+
+    def approve(self, digest: str) -> None:
+        self.store.database.tx(lambda tx: passes.approve(tx, digest, actor="os:operator"))
+
+    def live(self) -> dict[str, definitions.StoredDefinition]:
+        """What the store holds, by name."""
+        return {each.name: each for each in self.store.database.read(lambda tx: definitions.listed(tx, limit=1000))}

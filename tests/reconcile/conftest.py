@@ -1,0 +1,16 @@
+"""The store's cast serves here too, and a folder of definitions with someone who reconciles it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.reconcile.cast import Committer
+from tests.store.cast import Store
+from tests.store.conftest import *  # noqa: F403 - fixtures are found by name
+
+
+@pytest.fixture
+def committer(store: Store, tmp_path: Path) -> Committer:
+    folder = tmp_path / "jobs.d"
+    folder.mkdir()
+    return Committer(store, folder)
