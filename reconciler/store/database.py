@@ -49,6 +49,8 @@ class Tx:
     connection: Connection
     now: ColumnElement[int]
     """The store's clock as a SQL expression, in microseconds; read when the statement runs."""
+    lease_now: ColumnElement[int]
+    """The clock that leases and terms run on; on SQLite no step of the wall clock moves it."""
     dialect: Dialect
     built: dict[Callable[[Tx], Executable], Executable]
     """Statements of this database that were built already, by their builder."""
@@ -108,6 +110,7 @@ class Database:
         self._clock = clock
         self._chance = chance
         self._now = dialect.now(clock)
+        self._lease_now = dialect.lease_now(clock)
         self._built: dict[Callable[[Tx], Executable], Executable] = {}
         self._writing = threading.RLock()
         self._pause = threading.Event()
@@ -137,6 +140,11 @@ class Database:
     def is_sqlite(self) -> bool:
         """Whether the store is the embedded one, of one machine."""
         return self._dialect.has_one_writer
+
+    @property
+    def boot_id(self) -> str | None:
+        """What the lease clock counts from, where it can begin anew."""
+        return self._dialect.boot_id()
 
     @property
     def engine(self) -> Engine:
@@ -169,7 +177,7 @@ class Database:
             repeats += 1
             try:
                 with engine.begin() as connection:
-                    return fn(Tx(connection, self._now, self._dialect, self._built))
+                    return fn(Tx(connection, self._now, self._lease_now, self._dialect, self._built))
             except KeyTakenError:
                 if repeats >= _KEY_REPEATS:
                     raise

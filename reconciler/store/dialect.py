@@ -1,8 +1,8 @@
 """Every difference between the two engines: connections, the clock, lists of values, faults that pass.
 
 SQLite has one writer at a time (`BEGIN IMMEDIATE`: a read transaction that turns writer fails at once) and runs on this
-machine's clock. PostgreSQL runs READ COMMITTED whatever the server's default, and on its own clock:
-`clock_timestamp()`, since `now()` stands still for a whole transaction.
+machine's clocks: wall time for slots, CLOCK_BOOTTIME for leases. PostgreSQL runs READ COMMITTED whatever the server's
+default, and on its own clock: `clock_timestamp()`, since `now()` stands still for a whole transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
-from reconciler.clock import Clock
+from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import UsageError
 
 Columns = Mapping[str, type]
@@ -47,6 +47,7 @@ Rows = Sequence[Sequence[Any]]
 _KINDS: Final[Mapping[type, TypeEngine[Any]]] = {int: BigInteger(), str: Text(), bool: Boolean()}
 _MAX_REPEATS: Final = 8
 _IDLE_IN_TRANSACTION_MS: Final = 5000
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
 
 
@@ -60,6 +61,12 @@ class Dialect(Protocol):
 
     def now(self, clock: Clock) -> ColumnElement[int]:
         """Give the store's clock in microseconds, as an expression that is evaluated when its statement runs."""
+
+    def lease_now(self, clock: Clock) -> ColumnElement[int]:
+        """Give the clock that leases and terms run on, in microseconds."""
+
+    def boot_id(self) -> str | None:
+        """Name what that clock counts from; None where it never begins anew."""
 
     def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
         """Make a table of values in constant SQL text, whatever their number; None leaves them to `pack`."""
@@ -104,6 +111,13 @@ class Sqlite:
 
     def now(self, clock: Clock) -> ColumnElement[int]:
         return bindparam("store_now_us", callable_=clock.now_us, type_=BigInteger())
+
+    def lease_now(self, clock: Clock) -> ColumnElement[int]:
+        # One kernel serves every process of the store, and no step of the wall clock may end or prolong a lease.
+        return bindparam("lease_now_us", callable_=lambda: round(clock.elapsed() * SECOND_US), type_=BigInteger())
+
+    def boot_id(self) -> str | None:
+        return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
 
     def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
         filled = rows is not None
@@ -155,6 +169,12 @@ class Postgresql:
 
     def now(self, clock: Clock) -> ColumnElement[int]:  # noqa: ARG002 - nodes need not agree on the time
         return cast(func.extract("epoch", func.clock_timestamp()) * literal_column("1000000"), BigInteger())
+
+    def lease_now(self, clock: Clock) -> ColumnElement[int]:
+        return self.now(clock)
+
+    def boot_id(self) -> str | None:
+        return None
 
     def rows(self, name: str, columns: Columns, rows: Rows | None) -> FromClause:
         arrays = []

@@ -31,8 +31,8 @@ def acquire(tx: Tx, owner: str, *, ttl_us: int) -> Term | None:
     """Take the lead if nobody holds it, under a new term; None while another leads."""
     won = tx.execute(
         update(leader)
-        .where(leader.c.id == 1, leader.c.expires_us <= tx.now)
-        .values(term=leader.c.term + 1, owner=owner, acquired_us=tx.now, expires_us=tx.now + ttl_us)
+        .where(leader.c.id == 1, leader.c.expires_us <= tx.lease_now)
+        .values(term=leader.c.term + 1, owner=owner, acquired_us=tx.now, expires_us=tx.lease_now + ttl_us)
         .returning(leader.c.term)
     ).first()
     return Term(won.term, owner) if won else None
@@ -42,8 +42,8 @@ def renew(tx: Tx, term: Term, *, ttl_us: int) -> bool:
     """Keep the lead for another `ttl_us`; False when it ran out or is another's. An expired lead is never renewed."""
     kept = tx.execute(
         update(leader)
-        .where(leader.c.term == term.number, leader.c.owner == term.owner, leader.c.expires_us > tx.now)
-        .values(expires_us=tx.now + ttl_us)
+        .where(leader.c.term == term.number, leader.c.owner == term.owner, leader.c.expires_us > tx.lease_now)
+        .values(expires_us=tx.lease_now + ttl_us)
     )
     return kept.rowcount == 1
 
@@ -51,7 +51,7 @@ def renew(tx: Tx, term: Term, *, ttl_us: int) -> bool:
 def release(tx: Tx, term: Term) -> None:
     """Give up the lead, so that the next candidate need not wait for it to run out."""
     tx.execute(
-        update(leader).where(leader.c.term == term.number, leader.c.owner == term.owner).values(expires_us=tx.now)
+        update(leader).where(leader.c.term == term.number, leader.c.owner == term.owner).values(expires_us=tx.lease_now)
     )
 
 
@@ -64,7 +64,12 @@ def guard(tx: Tx, term: Term) -> None:
 def current(tx: Tx) -> Leadership:
     """Show who leads."""
     row = tx.execute(
-        select(leader.c.owner, leader.c.term, leader.c.expires_us, (leader.c.expires_us > tx.now).label("alive"))
+        select(
+            leader.c.owner,
+            leader.c.term,
+            (leader.c.expires_us - tx.lease_now + tx.now).label("expires_us"),
+            (leader.c.expires_us > tx.lease_now).label("alive"),
+        )
     ).one()
     return Leadership(row.owner, row.term, row.expires_us, bool(row.alive))
 

@@ -33,7 +33,7 @@ _IS_MINE: Final = and_(
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A session as people see it; `alive` by the store's clock."""
+    """A session as people see it; `alive` by the store's clock, `lease_until_us` told in wall time."""
 
     id: int
     name: str
@@ -79,7 +79,7 @@ def register(  # noqa: PLR0913 - the facts of a session, each named at the call
             slots=slots,
             registered_us=tx.now,
             heartbeat_us=tx.now,
-            lease_until_us=tx.now + lease_us,
+            lease_until_us=tx.lease_now + lease_us,
         )
         .returning(nodes.c.id)
     ).scalar_one()
@@ -99,7 +99,7 @@ def drain(tx: Tx, session: Session) -> None:
 
 def end(tx: Tx, session: Session) -> None:
     """End the session now, so that the reaper need not wait for its lease. Only after its jobs are gone."""
-    ended = update(nodes).where(_IS_MINE, nodes.c.lease_until_us > tx.now).values(lease_until_us=tx.now)
+    ended = update(nodes).where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now).values(lease_until_us=tx.lease_now)
     tx.execute(ended, _proof(session))
 
 
@@ -117,13 +117,13 @@ def bury_expired(tx: Tx, term: Term, *, limit: int) -> list[str]:
     guard(tx, term)
     expired = tx.for_change(
         select(nodes.c.id)
-        .where(nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.now)
+        .where(nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.lease_now)
         .order_by(nodes.c.id)
         .limit(limit)
     ).cte("expired")
     buried = tx.execute(
         update(nodes)
-        .where(nodes.c.id.in_(select(expired.c.id)), nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.now)
+        .where(nodes.c.id.in_(select(expired.c.id)), nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.lease_now)
         .values(state="Dead", epoch=-nodes.c.id)
         .returning(nodes.c.name)
     )
@@ -132,7 +132,9 @@ def bury_expired(tx: Tx, term: Term, *, limit: int) -> list[str]:
 
 def listed(tx: Tx, *, limit: int, with_dead: bool = False) -> list[Node]:
     """List sessions, the newest first."""
-    query = select(nodes, (and_(nodes.c.state.in_(_ALIVE), nodes.c.lease_until_us > tx.now)).label("alive"))
+    alive = and_(nodes.c.state.in_(_ALIVE), nodes.c.lease_until_us > tx.lease_now)
+    until_us = nodes.c.lease_until_us - tx.lease_now + tx.now
+    query = select(nodes, alive.label("alive"), until_us.label("wall_until_us"))
     if not with_dead:
         query = query.where(nodes.c.state != "Dead")
     return [_node(row) for row in tx.execute(query.order_by(nodes.c.id.desc()).limit(limit))]
@@ -146,14 +148,14 @@ def _proof(session: Session) -> dict[str, Any]:
 def _renewal(tx: Tx) -> ReturningUpdate[Any]:
     return (
         update(nodes)
-        .where(_IS_MINE, nodes.c.lease_until_us > tx.now)
-        .values(heartbeat_us=tx.now, lease_until_us=tx.now + bindparam("lease_us", type_=BigInteger()))
+        .where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now)
+        .values(heartbeat_us=tx.now, lease_until_us=tx.lease_now + bindparam("lease_us", type_=BigInteger()))
         .returning(nodes.c.lease_until_us)
     )
 
 
 def _row_of_session(tx: Tx) -> Select[Any]:
-    return tx.share_key(select(nodes.c.id).where(_IS_MINE, nodes.c.lease_until_us > tx.now))
+    return tx.share_key(select(nodes.c.id).where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now))
 
 
 def _hash(secret: str) -> str:
@@ -172,6 +174,6 @@ def _node(row: Any) -> Node:
         tags=json.loads(row.tags),
         slots=row.slots,
         heartbeat_us=row.heartbeat_us,
-        lease_until_us=row.lease_until_us,
+        lease_until_us=row.wall_until_us,
         alive=bool(row.alive),
     )

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from reconciler.errors import SchemaVersionError
+from reconciler.store import boot
 from reconciler.store.database import Database, Tx
 
 
@@ -29,18 +30,24 @@ def upgrade(database: Database) -> tuple[str | None, str]:
         return before, head()
 
     try:
-        return database.tx(run)
+        versions = database.tx(run)
     except DBAPIError:
         # Another process was quicker: PostgreSQL made us wait for it, then refused to make what exists by now.
         if database.read(lambda tx: _version(tx.connection)) != head():
             raise
-        return head(), head()
+        versions = head(), head()
+    boot.adopt(database)
+    return versions
 
 
 def check(database: Database) -> None:
-    """Refuse a store whose schema is not this program's. Raises SchemaVersionError."""
+    """Refuse a store whose schema is not this program's, and end what hung on an earlier boot.
+
+    Raises SchemaVersionError.
+    """
     found = database.read(lambda tx: _version(tx.connection))
     if found == head():
+        boot.adopt(database)
         return
     shown = database.url.render_as_string(hide_password=True)
     if found is None:

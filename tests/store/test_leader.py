@@ -88,21 +88,22 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_old_leader(store: Stor
 
 
 @pytest.mark.timeout(30)
-def test_the_leaders_own_renewal_passes_its_open_duties(store: Store) -> None:
-    """A guard that stopped the renewal would end every long duty with a lost term (seen with FOR SHARE)."""
-    if store.database.is_sqlite:
-        return  # one writer at a time: the renewal waits for its turn, and is not refused
+def test_the_leaders_own_renewal_passes_its_open_duties(postgres_store: Store) -> None:
+    """A guard that stopped the renewal would end every long duty with a lost term (seen with FOR SHARE).
+
+    On SQLite there is one writer at a time: the renewal waits for its turn, and is not refused.
+    """
     guarded, may_commit = threading.Event(), threading.Event()
 
     def duty(tx: object) -> None:
-        leader.guard(tx, store.term)  # type: ignore[arg-type] # the fixture's own Tx
+        leader.guard(tx, postgres_store.term)  # type: ignore[arg-type] # the fixture's own Tx
         guarded.set()
         assert may_commit.wait(20)
 
-    worker = threading.Thread(target=lambda: store.database.tx(duty))
+    worker = threading.Thread(target=lambda: postgres_store.database.tx(duty))
     worker.start()
     assert guarded.wait(20)
-    renewed = store.database.tx(lambda tx: leader.renew(tx, store.term, ttl_us=TTL_US))
+    renewed = postgres_store.database.tx(lambda tx: leader.renew(tx, postgres_store.term, ttl_us=TTL_US))
     may_commit.set()
     worker.join(20)
 
