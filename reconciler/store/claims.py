@@ -19,13 +19,14 @@ from reconciler.store.database import Tx, in_states
 from reconciler.store.dialect import Columns
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds
 from reconciler.store.nodes import prove
-from reconciler.store.tables import nodes, requirements, run_bodies, runs
+from reconciler.store.tables import attempts, nodes, requirements, run_bodies, runs
 
 _CLAIMABLE: Final = (RunState.PENDING,)
 _STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
 _NAME: Final[Columns] = {"name": str}
 _ID: Final[Columns] = {"id": int}
 _REPORTED: Final[Columns] = {"run_id": int, "fence": int}
+_RESULT: Final[Columns] = {**_REPORTED, "result": str}
 
 
 def claim(
@@ -47,7 +48,8 @@ def claim(
 def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
     """Record how attempts ended, and give the ids of the runs whose report was accepted; the others were fenced out.
 
-    Raises SessionLostError when the session's lease is over: then nothing was accepted.
+    May be repeated when the answer was lost: what stands in the store already is told as accepted, and written once
+    (R4). Raises SessionLostError when the session's lease is over: then nothing new was accepted.
     """
     prove(tx, session)
     held = _held(tx, session, outcomes)
@@ -67,7 +69,8 @@ def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
             handed_back.append(each.run_id)
     end(tx, endings)
     put_back(tx, handed_back, lost_lease=False)
-    return {each.run_id for each in accepted}
+    taken = {each.run_id for each in accepted}
+    return taken | _recorded(tx, session, [each for each in outcomes if each.run_id not in taken])
 
 
 def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> set[int]:
@@ -88,6 +91,15 @@ def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> set[int]:
     return finish(tx, session, outcomes)
 
 
+def held_by(tx: Tx, session: Session) -> list[tuple[int, int]]:
+    """Give (run id, fence) of every run this session holds, to be compared with what the node knows it holds.
+
+    A claim whose answer was lost is in nobody's hands; the node gives it back.
+    """
+    mine = select(runs.c.id, runs.c.fence).where(runs.c.node_id == session.node_id, in_states(runs.c.state, HELD))
+    return [(row.id, row.fence) for row in tx.execute(mine.order_by(runs.c.id))]
+
+
 def cancels_requested(tx: Tx, session: Session) -> set[int]:
     """Give the runs of this session that someone asked to cancel."""
     # HELD, as the index says it: SQLite uses a partial index only for the very list of states in its WHERE.
@@ -101,6 +113,23 @@ def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, An
     """Lock the reported runs that this session still holds under the reported fence, in order of id."""
     reported = tx.pack("reported", _REPORTED, sorted((each.run_id, each.fence) for each in outcomes))
     return {row.id: row for row in tx.run(_lock_held, node_id=session.node_id, **reported)}
+
+
+def _recorded(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    """Give those of the reported holds that ended in the store as this session reported before."""
+    if not outcomes:
+        return set()
+    reported = tx.pack("reported", _RESULT, sorted((each.run_id, each.fence, each.result) for each in outcomes))
+    return set(tx.run(_find_recorded, node_id=session.node_id, **reported).scalars())
+
+
+def _find_recorded(tx: Tx) -> Select[Any]:
+    reported = tx.rows("reported", _RESULT)
+    return (
+        select(attempts.c.run_id)
+        .join(reported, (attempts.c.run_id == reported.c.run_id) & (attempts.c.fence == reported.c.fence))
+        .where(attempts.c.node_id == bindparam("node_id"), attempts.c.outcome == reported.c.result)
+    )
 
 
 def _claim_from_any_queue(tx: Tx) -> ReturningUpdate[Any]:

@@ -8,6 +8,7 @@ import pytest
 from reconciler.errors import SessionLostError
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims, nodes, queries
+from reconciler.store.history import Hold, put_back, record_holds
 from tests.store.cast import LEASE_US, Store, job
 
 
@@ -173,6 +174,45 @@ def test_a_batch_is_finished_in_one_step_and_names_those_fenced_out(store: Store
 
     assert accepted == {held[0].run_id, held[2].run_id}
     assert [run.state for run in store.runs()] == [RunState.SUCCEEDED, RunState.RUNNING, RunState.SUCCEEDED]
+
+
+def test_a_report_whose_answer_was_lost_is_told_as_accepted_and_written_once(store: Store) -> None:
+    """R4: the worker sends it again, as it must, since it cannot know."""
+    store.apply(job("report"))
+    run_id = store.trigger("report")
+    node = store.node("a")
+    (claim,) = store.claim(node)
+
+    assert store.finish(node, claim)
+    assert store.finish(node, claim)
+
+    assert len(store.database.read(lambda tx: queries.attempts_of(tx, run_id))) == 1
+    assert len(store.runs()) == 1
+
+
+def test_a_lost_lease_is_not_taken_for_a_report(store: Store) -> None:
+    store.apply(job("report"))
+    store.trigger("report")
+    node = store.node("a")
+    (claim,) = store.claim(node)
+    store.database.tx(lambda tx: record_holds(tx, [Hold(claim.run_id, AttemptOutcome.LOST_LEASE)]))
+    store.database.tx(lambda tx: put_back(tx, [claim.run_id], lost_lease=True))
+
+    assert not store.finish(node, claim)
+
+
+def test_a_claim_whose_answer_was_lost_is_found_and_handed_back(store: Store) -> None:
+    store.apply(job("report"))
+    run_id = store.trigger("report")
+    node = store.node("a")
+    (lost,) = store.claim(node)
+
+    held = store.database.read(lambda tx: claims.held_by(tx, node))
+    store.database.tx(partial(claims.hand_back, session=node, held=[lost]))
+
+    assert held == [(run_id, 1)]
+    assert store.database.read(lambda tx: claims.held_by(tx, node)) == []
+    assert store.claim(store.node("b"))[0].fence == 2
 
 
 def test_a_run_that_keeps_losing_its_lease_is_parked(store: Store) -> None:
