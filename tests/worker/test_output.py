@@ -1,0 +1,98 @@
+import os
+
+import pytest
+
+from reconciler.worker.output import HEAD_BYTES, TAIL_BYTES, Captured, Reader, clean, show_controls
+from tests.worker.waiting import until
+
+
+def captured(*chunks: bytes) -> str:
+    output = Captured()
+    for chunk in chunks:
+        output.add(chunk)
+    return output.text()
+
+
+@pytest.mark.case("PRC-06")
+def test_bytes_that_are_no_text_are_shown_and_nothing_after_them_is_lost() -> None:
+    text = captured(b"a\200\262\377\000b\n", b"end\n")
+
+    assert text == "a���\\x00b\nend\n"
+
+
+@pytest.mark.case("PRC-06")
+def test_a_character_that_is_split_over_two_reads_is_whole() -> None:
+    euro = "€".encode()
+
+    assert captured(b"1 " + euro[:1], euro[1:2], euro[2:] + b"!") == "1 €!"
+
+
+def test_line_ends_of_any_kind_stay_lines_and_other_controls_become_escapes() -> None:
+    assert clean(b"a\r\nb\tc\x1b[31m\x07\x7f\rd") == "a\nb\tc\\x1b[31m\\x07\\x7f\\x0dd"
+
+
+def test_halves_of_surrogate_pairs_which_no_database_takes_become_escapes() -> None:
+    assert show_controls("x\ud800y") == "x\\ud800y"
+
+
+def test_output_within_the_bounds_is_kept_whole() -> None:
+    everything = b"x" * (HEAD_BYTES + TAIL_BYTES)
+
+    assert captured(everything) == everything.decode()
+
+
+def test_a_flood_keeps_its_beginning_and_its_end_and_says_how_much_is_missing() -> None:
+    text = captured(b"begin ", *[b"x" * 65_536] * 20, b" end")
+
+    beginning, marker, end = text.split("\n")
+    assert (beginning[:6], end[-4:]) == ("begin ", " end")
+    assert len(beginning) == HEAD_BYTES
+    assert len(end) == TAIL_BYTES
+    assert marker == f"[reconciler: {20 * 65_536 + 10 - HEAD_BYTES - TAIL_BYTES} bytes left out]"
+
+
+@pytest.mark.parametrize("shift", range(20))
+def test_the_cut_never_breaks_a_character_and_the_count_stays_exact(shift: int) -> None:
+    whole = ("x" * shift + "aé€🙂" * 15_000).encode()
+    step = 1000 + 37 * shift
+
+    chunks = [whole[at : at + step] for at in range(0, len(whole), step)]
+    beginning, marker, end = captured(*chunks).split("\n")
+
+    assert "�" not in beginning + end
+    assert whole.startswith(beginning.encode())
+    assert whole.endswith(end.encode())
+    left_out = len(whole) - len(beginning.encode()) - len(end.encode())
+    assert marker == f"[reconciler: {left_out} bytes left out]"
+
+
+@pytest.mark.timeout(20)
+def test_a_writer_is_never_held_up_and_the_reader_tells_the_end() -> None:
+    woken: list[bool] = []
+    reader = Reader(lambda: woken.append(True))
+    stream, writing = reader.open()
+
+    for _ in range(200):
+        os.write(writing, b"y" * 65_536)
+    os.close(writing)
+
+    until(lambda: stream.has_ended)
+    assert woken
+    assert stream.captured.text().endswith("y")
+    reader.close()
+
+
+@pytest.mark.timeout(20)
+def test_an_output_that_somebody_else_keeps_open_can_be_given_up() -> None:
+    reader = Reader(lambda: None)
+    stream, writing = reader.open()
+    os.write(writing, b"partial")
+    until(lambda: stream.captured.text() == "partial")
+
+    reader.give_up(stream)
+
+    until(lambda: stream.has_ended)
+    with pytest.raises(BrokenPipeError):
+        os.write(writing, b"more")
+    os.close(writing)
+    reader.close()
