@@ -1,0 +1,135 @@
+"""The front door. Commands are imported when they are run, so that `validate` and `--help` load no database library.
+
+Exit codes are an interface: 0 done, 1 invalid definitions or not found, 2 changes (with `--detailed-exitcode`),
+3 refused, 4 store unreachable, 64 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import click
+
+from reconciler import __version__
+from reconciler.errors import (
+    InvalidDefinitionsError,
+    NotFoundError,
+    ReconcilerError,
+    RefusedError,
+    UsageError,
+)
+
+
+class Exit(IntEnum):
+    """What the process's exit code says."""
+
+    DONE = 0
+    INVALID = 1
+    CHANGES = 2
+    REFUSED = 3
+    FAILED = 4
+    USAGE = 64
+    INTERRUPTED = 130
+
+
+_COMMANDS: Final = {
+    "dev": ("reconciler.cli.dev", "Run everything on this machine, on SQLite, to try things out."),
+    "validate": ("reconciler.cli.validate", "Check definition files; needs no store."),
+    "reconcile": ("reconciler.cli.reconcile", "Show (--dry-run) or apply what jobs.d declares."),
+    "approve": ("reconciler.cli.approve", "Release deletions that the guard holds."),
+    "serve": ("reconciler.cli.serve", "Run a leader candidate over jobs.d."),
+    "worker": ("reconciler.cli.worker", "Run a node that claims and executes runs."),
+    "get": ("reconciler.cli.get", "List jobs, runs, workers, passes or skipped slots."),
+    "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
+    "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
+    "db": ("reconciler.cli.db", "Bring the store's schema up to date, or check it."),
+}
+
+_EPILOG: Final = """\b
+Examples:
+  reconciler dev                              try it: leader, worker and store in .reconciler/
+  reconciler validate jobs.d                  check files, in CI, without a store
+  reconciler reconcile --dry-run jobs.d       what would this commit do?
+  reconciler serve --store postgresql://…     lead over jobs.d
+  reconciler worker --store postgresql://…    execute runs on this node
+"""
+
+
+class _Commands(click.Group):
+    """Commands by name; the module of one is imported when it is run, its one line of help is known before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{_COMMANDS[cmd_name][0]}.command is no command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_module, about) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=_Commands,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, "--version", prog_name="reconciler", message="%(prog)s %(version)s")
+def root() -> None:
+    """Jobs as YAML in git, reconciled into a store, run by workers under leases and fences."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `reconciler` and exit."""
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def reconcile_main() -> None:
+    """Run `reconcile`: the same as `reconciler reconcile`."""
+    sys.exit(run(["reconcile", *sys.argv[1:]]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; give its exit code. No fault of the caller ends in a traceback."""
+    try:
+        code = root.main(arguments, prog_name="reconciler", standalone_mode=False)
+    except click.UsageError as fault:
+        fault.show()
+        return Exit.USAGE
+    except click.ClickException as fault:
+        fault.show()
+        return Exit.FAILED
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return Exit.INTERRUPTED
+    except ReconcilerError as fault:
+        click.echo(f"error: {fault}", err=True)
+        return exit_of(fault)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; keep the interpreter from complaining at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    return int(code) if isinstance(code, int) else Exit.DONE
+
+
+def exit_of(fault: ReconcilerError) -> Exit:
+    """Give the exit code of an error."""
+    match fault:
+        case InvalidDefinitionsError() | NotFoundError():
+            return Exit.INVALID
+        case RefusedError():
+            return Exit.REFUSED
+        case UsageError():
+            return Exit.USAGE
+        case _:
+            return Exit.FAILED

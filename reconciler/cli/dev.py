@@ -1,0 +1,159 @@
+"""`reconciler dev`: leader, worker and store on this machine, to try things out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.stores import open_store
+from reconciler.cli.wiring import LeaderProcess
+from reconciler.clock import SECOND_US, from_us
+from reconciler.errors import StoreUnavailableError, UsageError
+from reconciler.model.lease import Timings
+from reconciler.model.run import RunState
+from reconciler.reconcile.apply import Source
+from reconciler.store import definitions, queries
+from reconciler.store.database import Database
+from reconciler.store.queries import RunRow
+from reconciler.telemetry.log import log_events
+
+_ALLOWED: Final = ("cat", "cut", "date", "echo", "env", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
+"""Programs that `dev` admits for `command` jobs: the examples use them, and none reaches a network."""
+_TIMINGS: Final = Timings(lease_seconds=10, heartbeat_seconds=2, leader_ttl_seconds=3, rescan_seconds=2)
+"""Shorter than in production: a killed `dev` is followed by the next one at once, an edit acts within seconds."""
+_POLL_SECONDS: Final = 0.25
+_STOP_WITHIN_SECONDS: Final = 20
+_MARKS: Final = {RunState.SUCCEEDED: "✓", RunState.FAILED: "✗", RunState.TIMED_OUT: "✗", RunState.DEAD_LETTERED: "✗"}
+_NOTICE: Final = """\
+┌────────────────────────────────────────────────────────────────┐
+│ reconciler dev: everything on this machine, not for production │
+└────────────────────────────────────────────────────────────────┘"""
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path, file_okay=False), default=Path("jobs.d"))
+@click.option(
+    "--state",
+    "state",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=options.STATE_FOLDER,
+    show_default=True,
+    help="Folder of the store and of the node's data.",
+)
+@click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at the same time.")
+@click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
+@click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
+def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose: bool) -> int:
+    r"""Run leader, worker and an SQLite store over PATH (default jobs.d; examples are written if it is missing).
+
+    \b
+    Examples:
+      reconciler dev
+      reconciler dev /srv/northstar/jobs.d --allow /usr/bin/rsync
+    """
+    if not path.exists():
+        _write_examples(path)
+    state.mkdir(parents=True, exist_ok=True)
+    url = f"sqlite:///{(state / 'store.db').absolute()}"
+    database = open_store(url, create=True)
+    if verbose:
+        log_events()
+    click.echo(_NOTICE)
+    click.echo(f"definitions  {path}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
+    leader = LeaderProcess(database, Source(options.DEFAULT_SOURCE, path, moved=True), timings=_TIMINGS)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leader.request_stop())
+    worker = _start_worker(url, state, slots, (*_ALLOWED, *allow), quiet=not verbose)
+    leader.start()
+    try:
+        return _watch(database, leader, worker)
+    finally:
+        leader.stop()
+        _stop(worker)
+        database.close()
+
+
+def _write_examples(path: Path) -> None:
+    """Write the example definitions where there are none; an existing folder is never touched."""
+    packaged = resources.files("reconciler") / "_examples" / "jobs.d"
+    source = Path(str(packaged)) if packaged.is_dir() else Path(__file__).parents[2] / "jobs.d"
+    if not source.is_dir():
+        raise UsageError(f"there is no {path}: name the folder that holds your definitions")
+    shutil.copytree(source, path)
+    click.echo(f"wrote example definitions to {path}")
+
+
+def _start_worker(url: str, state: Path, slots: int, allow: tuple[str, ...], *, quiet: bool) -> subprocess.Popen[bytes]:
+    arguments = ["worker", "--store", url, "--node-id", "dev", "--slots", str(slots), "--data", str(state / "data")]
+    arguments += ["--ends-with", str(os.getpid())]
+    arguments += ["--lease", f"{_TIMINGS.lease_seconds:g}s", "--heartbeat", f"{_TIMINGS.heartbeat_seconds:g}s"]
+    for program in allow:
+        arguments += ["--allow", program]
+    if quiet:
+        arguments.append("--quiet")
+    # A session of its own: Ctrl-C reaches this process alone, and the worker is drained in order.
+    return subprocess.Popen([sys.executable, "-m", "reconciler", *arguments], start_new_session=True)
+
+
+def _watch(database: Database, leader: LeaderProcess, worker: subprocess.Popen[bytes]) -> int:
+    """Print runs as they finish, until told to stop or the worker is gone."""
+    since_us = database.read(lambda tx: tx.now_us())
+    seen: set[int] = set()
+    greeted = False
+    while not leader.wait(_POLL_SECONDS):
+        if worker.poll() is not None:
+            raise StoreUnavailableError(f"the worker ended by itself with exit code {worker.returncode}; try --verbose")
+        greeted = greeted or _greet(database)
+        rows = database.read(partial(queries.finished_since, since_us=since_us, limit=500))
+        for row in rows:
+            if row.id not in seen:
+                seen.add(row.id)
+                click.echo(_line(database, row))
+        if rows:
+            newest_us = max(row.finished_us or 0 for row in rows)
+            since_us = newest_us
+            seen = {row.id for row in rows if row.finished_us == newest_us}
+    click.echo("stopping: running jobs may finish …")
+    return 0
+
+
+def _greet(database: Database) -> bool:
+    """Say once what was loaded and what to try; False while nothing is."""
+    found = database.read(lambda tx: definitions.listed(tx, limit=1000))
+    if not found:
+        return False
+    click.echo(f"{len(found)} jobs loaded: {', '.join(each.name for each in found[:8])}")
+    click.echo("try next, in another terminal:")
+    click.echo(f"  reconciler get jobs\n  reconciler trigger {found[0].name} --wait\n  reconciler runs list\n")
+    return True
+
+
+def _line(database: Database, row: RunRow) -> str:
+    attempts = database.read(lambda tx: queries.attempts_of(tx, row.id))
+    written = attempts[-1].output.strip().splitlines() if attempts else []
+    said = row.error or (written[-1] if written else "")
+    finished = from_us(row.finished_us or 0).strftime("%H:%M:%S")
+    took = f"{((row.finished_us or 0) - row.started_us) / SECOND_US:.2f} s" if row.started_us else "-"
+    mark = _MARKS.get(row.state, "·")
+    return f"{finished}  {mark} run {row.id:<5} {row.definition:<28} {row.state:<12} {took:>8}  {said}"
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    """End the worker in order; at the latest by force."""
+    if worker.poll() is None:
+        worker.terminate()
+    try:
+        worker.wait(_STOP_WITHIN_SECONDS)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()

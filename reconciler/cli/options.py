@@ -1,0 +1,86 @@
+"""Options that several commands share, and the types they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from reconciler.clock import SECOND_US, to_us
+from reconciler.errors import UsageError
+from reconciler.model.definition import parse_duration
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+STATE_FOLDER: Final = Path(".reconciler")
+DEFAULT_STORE: Final = f"sqlite:///{STATE_FOLDER / 'store.db'}"
+DEFAULT_SOURCE: Final = "default"
+
+
+class Duration(click.ParamType[float]):
+    """A duration as in the files (`30s`, `15m`), in seconds; fractions of a second are allowed here (`0.5s`)."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        text = str(value)
+        try:
+            if text.endswith("s") and "." in text:
+                return float(text[:-1])
+            return parse_duration(text) / SECOND_US
+        except ValueError as fault:
+            self.fail(str(fault), param, ctx)
+
+
+def store(command: Command) -> Command:
+    """Add `--store`."""
+    return click.option(
+        "--store",
+        "store_url",
+        metavar="URL",
+        envvar="RECONCILER_STORE",
+        default=None,
+        help=f"sqlite:///FILE or postgresql://…  [env RECONCILER_STORE; default {DEFAULT_STORE}]",
+    )(command)
+
+
+def output(command: Command) -> Command:
+    """Add `--output`."""
+    return click.option(
+        "--output",
+        "-o",
+        type=click.Choice(["table", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="How to print the answer.",
+    )(command)
+
+
+def limit(command: Command) -> Command:
+    """Add `--limit`."""
+    return click.option(
+        "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="At most so many rows."
+    )(command)
+
+
+def split(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Let a repeated option also take a list: `--queues a,b --queues c`."""
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def default_store_file() -> Path:
+    """Give the file of the store that commands use when none is named."""
+    return STATE_FOLDER / "store.db"
+
+
+def instant(text: str) -> int:
+    """Read an instant with an offset, in microseconds. Raises UsageError."""
+    try:
+        return to_us(datetime.fromisoformat(text))
+    except ValueError as fault:
+        raise UsageError(f"{text!r} is no instant with an offset: write it like 2026-12-31T23:00:00Z") from fault

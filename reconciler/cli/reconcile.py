@@ -1,0 +1,152 @@
+"""`reconciler reconcile`: show what a tree would do (`--dry-run`), or apply it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reconciler.cli import options
+from reconciler.clock import SystemClock
+from reconciler.errors import RefusedError, Severity, UsageError
+from reconciler.model.tree import Tree
+from reconciler.plan.diff import Plan, Stored, plan_for, relative
+from reconciler.plan.render import About, as_json, as_text, exit_code
+from reconciler.spec.load import SourceUnavailableError, load_revision, load_tree
+from reconciler.spec.report import as_text as problems_as_text
+from reconciler.spec.report import problem_facts
+
+_NOTHING: Final = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A tree, what it was compared with, and the plan that came of it."""
+
+    tree: Tree
+    plan: Plan
+    level: str
+    against: str
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), default=Path("jobs.d"))
+@click.option("--dry-run", is_flag=True, help="Only show what applying would do; nothing is written.")
+@click.option(
+    "--against", metavar="REF|DIR", default=None, help="Dry run against a git revision or a folder; no store."
+)
+@options.store
+@click.option("--source", "source_name", default=options.DEFAULT_SOURCE, show_default=True, help="Name of the source.")
+@click.option("--source-moved", is_flag=True, help="PATH replaces the path this source was applied from before.")
+@click.option("--expect-digest", metavar="DIGEST", default=None, help="Apply only if the plan is still this one.")
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit 2 when there are changes (dry run).")
+@click.option("--now", metavar="INSTANT", default=None, help="Plan as of this instant, for output that never changes.")
+def command(
+    path: Path,
+    dry_run: bool,
+    against: str | None,
+    store_url: str | None,
+    source_name: str,
+    source_moved: bool,
+    expect_digest: str | None,
+    output: str,
+    strict: bool,
+    detailed: bool,
+    now: str | None,
+) -> int:
+    r"""Reconcile the definitions under PATH (default jobs.d) into the store.
+
+    \b
+    Examples:
+      reconcile --dry-run jobs.d                       against the store, or against nothing where there is none
+      reconcile --dry-run --against origin/main        what does this branch change? needs no store
+      reconcile jobs.d --expect-digest 4be1…           apply exactly the plan that was looked at
+    """
+    if against is not None and not dry_run:
+        raise UsageError("--against compares two trees and applies nothing: add --dry-run")
+    if not dry_run:
+        from reconciler.cli.applying import apply
+
+        return apply(path, store_url, source_name, moved=source_moved, expect_digest=expect_digest, output=output)
+    now_us = SystemClock().now_us() if now is None else options.instant(now)
+    try:
+        compared = _compared(path, against, store_url, source_name)
+    except SourceUnavailableError as fault:
+        raise RefusedError(f"{fault}: nothing would be changed and nothing pruned") from fault
+    _print(compared, source_name, output, now_us)
+    if expect_digest is not None and expect_digest != compared.plan.digest:
+        raise RefusedError(f"the plan is {compared.plan.digest} now, not {expect_digest}")
+    errors = len(compared.tree.errors)
+    warnings = sum(problem.severity is Severity.WARNING for problem in compared.tree.problems)
+    return exit_code(compared.plan, errors=errors, warnings=warnings, strict=strict, detailed=detailed)
+
+
+def _compared(path: Path, against: str | None, store_url: str | None, source_name: str) -> Compared:
+    """Plan against the first of: what was asked for, the store that is named or found, nothing."""
+    tree = load_tree(path)
+    if against is not None:
+        level, other = _other(path, against)
+        return Compared(tree, _without_guard(tree, _declared(other, tree.root)), level, against)
+    file = options.default_store_file()
+    if store_url is None and not file.exists():
+        return Compared(tree, _without_guard(tree, []), _NOTHING, _NOTHING)
+    from reconciler.cli.stores import open_store
+    from reconciler.reconcile.planning import plan_against
+
+    database = open_store(store_url)
+    planned = plan_against(database, source_name, tree)
+    shown = database.url.render_as_string(hide_password=True)
+    database.close()
+    return Compared(planned.tree, planned.plan, "store", shown)
+
+
+def _other(path: Path, against: str) -> tuple[str, Tree]:
+    """Load what `--against` names. Raises UsageError when it names nothing: the other side is the caller's word."""
+    try:
+        if Path(against).is_dir():
+            return "directory", load_tree(against)
+        return "revision", load_revision(path, against)
+    except SourceUnavailableError as fault:
+        raise UsageError(f"--against {against}: {fault}") from fault
+
+
+def _without_guard(tree: Tree, stored: list[Stored]) -> Plan:
+    return plan_for(tree, stored, recent_deletions=0, approved=())
+
+
+def _declared(other: Tree, root: str) -> list[Stored]:
+    """Take another tree's definitions for what is stored, at the same places below this tree's root."""
+    return [
+        Stored(
+            uid=each.job.name,
+            name=each.job.name,
+            generation=1,
+            digest=each.job.digest,
+            document=each.job.document,
+            file=f"{root.rstrip('/')}/{relative(each.place.file, other.root)}",
+            line=each.place.line,
+        )
+        for each in other.definitions
+    ]
+
+
+def _print(compared: Compared, source_name: str, output: str, now_us: int) -> None:
+    tree = compared.tree
+    about = About(
+        source=source_name,
+        tree=tree.root,
+        level=compared.level,
+        against=compared.against,
+        now_us=now_us,
+        apply_command=f"reconciler reconcile {tree.root}",
+    )
+    if output == "json":
+        click.echo(as_json(compared.plan, about, problems=[problem_facts(each) for each in tree.problems]))
+        return
+    if tree.problems:
+        click.echo(problems_as_text(tree) + "\n")
+    click.echo(as_text(compared.plan, about))

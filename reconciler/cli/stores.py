@@ -1,0 +1,43 @@
+"""Opening the store a command works on, and who is at the command line."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from reconciler.cli.options import DEFAULT_STORE
+from reconciler.clock import SystemChance
+from reconciler.errors import StoreUnavailableError
+from reconciler.store import schema
+from reconciler.store.database import Database
+
+
+def open_store(url: str | None, *, create: bool = False) -> Database:
+    """Open the store a command works on, its schema checked (or, with `create`, brought up to date).
+
+    Raises StoreUnavailableError when there is none, SchemaVersionError when it is another version's.
+    """
+    database = Database.open(url or DEFAULT_STORE)
+    file = database.file
+    if file is not None and create:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    if file is not None and not create and not file.exists():
+        raise StoreUnavailableError(
+            f"there is no store at {file}: run `reconciler dev`, name one with --store URL, or make it with "
+            f"`reconciler db upgrade`"
+        )
+    if create:
+        schema.upgrade(database)
+    else:
+        schema.check(database)
+    return database
+
+
+def actor() -> str:
+    """Name the person at the command line, as the audit shows them: store mode is full trust."""
+    return f"os:{os.environ.get('USER') or os.environ.get('LOGNAME') or os.getuid()}"
+
+
+def process_name() -> str:
+    """Name this process start, unique for ever: host, pid and a random part."""
+    return f"{socket.gethostname()}/{os.getpid()}/{SystemChance().token()[:8]}"

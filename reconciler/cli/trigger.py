@@ -1,0 +1,70 @@
+"""`reconciler trigger`: run a job by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.runs import wait_for
+from reconciler.cli.stores import actor, open_store
+from reconciler.errors import UsageError
+from reconciler.model.definition import job_from
+from reconciler.spec.values import check_parameters
+from reconciler.store import definitions, runs
+
+
+@click.command()
+@click.argument("job")
+@options.store
+@click.option("--parameter", "-p", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the job.")
+@click.option(
+    "--slot", default=None, metavar="INSTANT", help="The instant the run stands for, like 2026-12-31T23:00:00Z."
+)
+@click.option("--idempotency-key", default=None, metavar="KEY", help="The same key never makes a second run.")
+@click.option("--wait", "waits", is_flag=True, help="Wait until it is over; exit 1 when it did not succeed.")
+@click.option("--timeout", type=options.Duration(), default="1h", show_default=True, help="How long --wait waits.")
+def command(
+    job: str,
+    store_url: str | None,
+    parameters: tuple[str, ...],
+    slot: str | None,
+    idempotency_key: str | None,
+    waits: bool,
+    timeout: float,
+) -> int:
+    r"""Run JOB now. A manual run needs no leader; it is claimed like any other.
+
+    \b
+    Examples:
+      reconciler trigger daily-sales-report --wait
+      reconciler trigger daily-sales-report -p region=us --idempotency-key ticket-4711
+    """
+    database = open_store(store_url)
+    stored = database.read(lambda tx: definitions.named(tx, job))
+    given = check_parameters(job_from(stored.document), dict(map(_pair, parameters)))
+    run_id, is_new = database.tx(
+        lambda tx: runs.create(
+            tx,
+            job,
+            actor=actor(),
+            slot_us=None if slot is None else options.instant(slot),
+            parameters=given,
+            idempotency_key=idempotency_key,
+        )
+    )
+    click.echo(f"run {run_id} {'created' if is_new else 'exists already under this key'}")
+    return wait_for(database, run_id, timeout) if waits else 0
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE; the value is JSON where it is some (`3`, `true`, `["a"]`), else text."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{text!r} is no parameter: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

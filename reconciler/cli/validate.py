@@ -1,0 +1,33 @@
+"""`reconciler validate`: check definition files. Needs no store, and imports none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reconciler.cli import Exit
+from reconciler.errors import UsageError
+from reconciler.spec.load import SourceUnavailableError, load_paths
+from reconciler.spec.report import as_json, as_text, is_valid
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--verbose", "-v", is_flag=True, help="List every file that was read or ignored, and why.")
+def command(paths: tuple[Path, ...], output: str, strict: bool, verbose: bool) -> int:
+    r"""Check the definitions in PATHS (files or folders, default jobs.d) and show every problem at once.
+
+    \b
+    Examples:
+      reconciler validate jobs.d
+      reconciler validate jobs.d/exports/partner-export.yaml --output json
+    """
+    try:
+        tree = load_paths(paths or (Path("jobs.d"),))
+    except SourceUnavailableError as fault:
+        raise UsageError(str(fault)) from fault
+    click.echo(as_json(tree) if output == "json" else as_text(tree, verbose=verbose))
+    return Exit.DONE if is_valid(tree, strict=strict) else Exit.INVALID

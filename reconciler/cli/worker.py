@@ -1,0 +1,84 @@
+"""`reconciler worker`: a node that claims and executes runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from reconciler.cli import options
+from reconciler.cli.stores import open_store
+from reconciler.model.lease import Timings
+from reconciler.telemetry.log import log_events
+from reconciler.worker.options import WorkerOptions
+from reconciler.worker.run import run_worker
+
+
+@click.command()
+@options.store
+@click.option("--node-id", default=None, metavar="NAME", help="Name people see.  [default: this host's name]")
+@click.option("--queues", multiple=True, callback=options.split, metavar="A,B", help="Claim only from these queues.")
+@click.option("--tags", multiple=True, callback=options.split, metavar="A,B", help="What this node offers.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=4, show_default=True, help="Runs at the same time.")
+@click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit a program for `command` jobs.  [default: none]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=options.STATE_FOLDER / "data",
+    show_default=True,
+    help="The node's data folder.",
+)
+@click.option(
+    "--drain-timeout",
+    type=options.Duration(),
+    default="30s",
+    show_default=True,
+    help="How long a stopping worker lets its runs go on before it hands them back.",
+)
+@click.option("--ends-with", type=int, default=None, hidden=True, help="Drain when this parent process dies.")
+@click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
+@click.option("--lease", type=options.Duration(), default="30s", show_default=True, help="How long a lease holds.")
+@click.option("--heartbeat", type=options.Duration(), default="5s", show_default=True, help="How often it is renewed.")
+def command(
+    store_url: str | None,
+    node_id: str | None,
+    queues: tuple[str, ...],
+    tags: tuple[str, ...],
+    slots: int,
+    allow: tuple[str, ...],
+    data: Path,
+    drain_timeout: float,
+    lease: float,
+    heartbeat: float,
+    quiet: bool,
+    ends_with: int | None,
+) -> int:
+    r"""Claim runs and execute them on this node. SIGTERM drains: nothing new, running work finishes.
+
+    \b
+    Examples:
+      reconciler worker --store postgresql://db/reconciler --node-id etl-1 --queues etl
+      reconciler worker --allow /usr/bin/rsync --allow northstar-report --slots 8
+    """
+    name = node_id or socket.gethostname()
+    database = open_store(store_url)
+    database.close()
+    log_events(node=name, level=logging.WARNING if quiet else logging.INFO)
+    return run_worker(
+        WorkerOptions(
+            name=name,
+            store_url=database.url.render_as_string(hide_password=False),
+            queues=queues or None,
+            tags=tags,
+            slots=slots,
+            allow=allow,
+            data=data.absolute(),
+            drain_timeout_seconds=drain_timeout,
+            timings=Timings(lease_seconds=lease, heartbeat_seconds=heartbeat),
+            ends_with=ends_with,
+            environment=dict(os.environ),
+        )
+    )
