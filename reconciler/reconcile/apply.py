@@ -20,8 +20,8 @@ from reconciler.model.definition import Json, job_from
 from reconciler.model.lease import Term, Timings
 from reconciler.plan.diff import Broken, Plan, Unchanged, relative
 from reconciler.plan.guard import Held, Withheld
-from reconciler.reconcile.planning import Planned, plan_against, real
-from reconciler.reconcile.revision import name_of, tree_digest
+from reconciler.reconcile.planning import Planned, known_as, plan_against
+from reconciler.reconcile.revision import Fingerprint, name_of, tree_digest
 from reconciler.spec.files import SourceUnavailableError
 from reconciler.spec.load import load_tree
 from reconciler.spec.report import problem_facts
@@ -88,14 +88,27 @@ class Applier:
         self._chance = chance
         self._exclusive = exclusive
 
-    def run(self, term: Term, *, pass_id: int | None = None, expect_digest: str | None = None) -> Ended:
-        """Make one pass, a requested one or one of the leader's own. Raises NotLeaderError."""
+    def run(
+        self,
+        term: Term,
+        *,
+        settled: Fingerprint | None = None,
+        pass_id: int | None = None,
+        expect_digest: str | None = None,
+    ) -> Ended | None:
+        """Make one pass, a requested one or one of the leader's own. Raises NotLeaderError.
+
+        None, and nothing done, when the files are not those of `settled` any more.
+        """
         name = self._source.name
-        started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
         try:
             tree = load_tree(self._source.path)
         except SourceUnavailableError as fault:
+            started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
             return self._refuse(term, started, f"{fault}; the last good set goes on and nothing is pruned", None)
+        if settled is not None and tree_digest(tree) != settled.files:
+            return None
+        started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
         planned = plan_against(self._database, name, tree)
         if refusal := self._refusal(planned, expect_digest):
             return self._refuse(term, started, refusal, planned)
@@ -104,7 +117,7 @@ class Applier:
     def _refusal(self, planned: Planned, expect_digest: str | None) -> str | None:
         """Say why a plan may not be applied; None when it may."""
         plan, known = planned.plan, planned.facts.path
-        if known is not None and known != real(self._source.path) and not self._source.moved:
+        if known is not None and known != known_as(self._source.path) and not self._source.moved:
             return f"source {self._source.name!r} was applied from {known}; to move it for good, use --source-moved"
         if expect_digest is not None and expect_digest != plan.digest:
             return f"the plan is {plan.digest} now, not {expect_digest}: look at it again with --dry-run"
@@ -148,7 +161,7 @@ class Applier:
         digest = tree_digest(planned.tree)
         return revisions.Revision(
             source=self._source.name,
-            path=real(self._source.path),
+            path=known_as(self._source.path),
             host=socket.gethostname(),
             revision=name_of(self._source.path, digest),
             tree_digest=digest,

@@ -13,14 +13,12 @@ from typing import Final
 from reconciler.clock import Chance, Clock, SystemChance
 from reconciler.model.lease import Term, Timings
 from reconciler.reconcile.apply import Applier, Source
-from reconciler.reconcile.revision import fingerprint
-from reconciler.spec.files import SourceUnavailableError
+from reconciler.reconcile.revision import Fingerprint
+from reconciler.reconcile.settle import PAUSE_SECONDS, Settling
 from reconciler.store import passes
 from reconciler.store.database import Database
-from reconciler.store.passes import OVER, PassState
 
 _POLL_SECONDS: Final = 0.25
-_UNREADABLE: Final = "unreadable"
 
 
 class Reconciler:
@@ -44,34 +42,42 @@ class Reconciler:
         self._clock = clock
         self._rescan_seconds = timings.rescan_seconds
         self._applier = Applier(database, source, timings=timings, chance=chance or SystemChance(), exclusive=exclusive)
+        self._settling = Settling(source.path, clock=clock)
+        self._hinted = threading.Event()
         self._scan_at = 0.0
-        self._done: tuple[int, str] | None = None
-        """Term and fingerprint of the last pass that needs no repeating."""
+        self._done: tuple[int, Fingerprint] | None = None
+        """Term and fingerprint of the last pass; what differs from it is applied."""
+
+    def hint(self) -> None:
+        """Say that files may have changed; may be called from any thread."""
+        self._hinted.set()
 
     def step(self) -> float:
         """Make a pass if one is due; give the seconds until the next look. Raises NotLeaderError."""
         term = self._term()
         asked = self._database.read(lambda tx: passes.requested(tx, self._source.name))
-        if asked is not None:
-            self._pass(term, pass_id=asked.id, expect_digest=asked.expect_digest)
-            return 0.0
-        now = self._clock.elapsed()
-        if now < self._scan_at and self._done is not None and self._done[0] == term.number:
-            return min(_POLL_SECONDS, self._scan_at - now)
-        if (term.number, self._fingerprint()) != self._done:
-            self._pass(term)
+        if asked is None and not self._is_due(term):
+            return _POLL_SECONDS
+        found = self._settling.look()
+        if found is None:
+            return PAUSE_SECONDS
+        if asked is not None or (term.number, found) != self._done:
+            ended = self._applier.run(
+                term,
+                settled=found,
+                pass_id=None if asked is None else asked.id,
+                expect_digest=None if asked is None else asked.expect_digest,
+            )
+            self._settling.unsettle()
+            if ended is None:
+                return PAUSE_SECONDS
+            self._done = (term.number, found)
         self._scan_at = self._clock.elapsed() + self._rescan_seconds
         return _POLL_SECONDS
 
-    def _pass(self, term: Term, *, pass_id: int | None = None, expect_digest: str | None = None) -> None:
-        before = self._fingerprint()
-        ended = self._applier.run(term, pass_id=pass_id, expect_digest=expect_digest)
-        if ended.state in OVER - {PassState.FAILED}:
-            self._done = (term.number, before)
-        self._scan_at = self._clock.elapsed() + self._rescan_seconds
-
-    def _fingerprint(self) -> str:
-        try:
-            return fingerprint(self._source.path)
-        except SourceUnavailableError:
-            return _UNREADABLE
+    def _is_due(self, term: Term) -> bool:
+        """Look at the files when a hint came, when it is time, and under every new term."""
+        if self._hinted.is_set():
+            self._hinted.clear()
+            self._scan_at = 0.0
+        return self._clock.elapsed() >= self._scan_at or self._done is None or self._done[0] != term.number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +48,12 @@ def plan_against(database: Database, source: str, tree: Tree) -> Planned:
     return Planned(owned, plan, facts)
 
 
-def real(path: Path) -> str:
-    """Give the path by which a source is recognised."""
-    return str(path.resolve())
+def known_as(path: Path) -> str:
+    """Give the path by which a source is recognised: absolute, its links as they are.
+
+    A link that is swapped at every sync (git-sync, a mounted ConfigMap) is one and the same source.
+    """
+    return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`, Path.resolve follows links
 
 
 def _facts(tx: Tx, source: str, names: Sequence[str]) -> Facts:

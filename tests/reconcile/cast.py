@@ -52,8 +52,10 @@ class Committer:
         for name in names:
             (self.folder / f"{name}.yaml").unlink()
 
-    def apply(self, **options: Any) -> Ended:
-        return self.applier.run(self.store.term, **options)
+    def apply(self, applier: Applier | None = None, **options: Any) -> Ended:
+        ended = (applier or self.applier).run(self.store.term, **options)
+        assert ended is not None
+        return ended
 
     def approve(self, digest: str) -> None:
         self.store.database.tx(lambda tx: passes.approve(tx, digest, actor="os:operator"))

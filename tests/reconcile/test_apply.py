@@ -299,7 +299,7 @@ def test_another_source_neither_prunes_nor_takes_over(committer: Committer, tmp_
     (other / "a.yaml").write_text(document("report"))
     (other / "b.yaml").write_text(document("mine"))
 
-    ended = committer.applier_of(other, name="second").run(committer.store.term)
+    ended = committer.apply(committer.applier_of(other, name="second"))
 
     assert ended.state is PassState.INVALID
     assert ended.report["problems"][0]["rule"] == "name.owned"
@@ -312,8 +312,8 @@ def test_a_source_read_from_another_path_is_refused_unless_it_moved(committer: C
     other = tmp_path / "elsewhere"
     shutil.copytree(committer.folder, other)
 
-    refused = committer.applier_of(other).run(committer.store.term)
-    moved = committer.applier_of(other, moved=True).run(committer.store.term)
+    refused = committer.apply(committer.applier_of(other))
+    moved = committer.apply(committer.applier_of(other, moved=True))
 
     assert refused.state is PassState.REFUSED
     assert "--source-moved" in refused.reason
