@@ -44,7 +44,7 @@ _COMMANDS: Final = {
     "approve": ("reconciler.cli.approve", "Release deletions that the guard holds."),
     "serve": ("reconciler.cli.serve", "Run a leader candidate over jobs.d."),
     "worker": ("reconciler.cli.worker", "Run a node that claims and executes runs."),
-    "get": ("reconciler.cli.get", "List jobs, runs, workers, passes or skipped slots."),
+    "get": ("reconciler.cli.get", "List jobs, runs, workers, passes, skipped slots or dead letters."),
     "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
     "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
     "db": ("reconciler.cli.db", "Bring the store's schema up to date, or check it."),

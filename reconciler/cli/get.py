@@ -17,7 +17,7 @@ from reconciler.store.definitions import StoredTrigger
 
 @click.group()
 def command() -> None:
-    r"""List jobs, runs, workers, passes or skipped slots.
+    r"""List jobs, runs, workers, passes, skipped slots or dead letters.
 
     \b
     Examples:
@@ -102,6 +102,22 @@ def slots(store_url: str | None, output: str, limit: int, job: str | None) -> No
         output,
         ["definition", "trigger", "slot", "reason", "recordedBy"],
         empty="no slot was skipped",
+    )
+
+
+@command.command(name="dead-letters")
+@options.store
+@options.output
+@options.limit
+@click.option("--job", default=None, help="Only runs of this job.")
+def dead_letters(store_url: str | None, output: str, limit: int, job: str | None) -> None:
+    """List runs that were given up: attempts used up, or too many leases lost."""
+    found = open_store(store_url).read(lambda tx: queries.dead_letters(tx, limit=limit, job=job))
+    show.print_list(
+        [show.dead_letter(each) for each in found],
+        output,
+        ["run", "definition", "reason", "lastOutcome", "parkedAt", "error"],
+        empty="no dead letters",
     )
 
 

@@ -13,7 +13,7 @@ from reconciler.clock import iso
 from reconciler.store.definitions import StoredDefinition
 from reconciler.store.nodes import Node
 from reconciler.store.passes import Pass
-from reconciler.store.queries import AttemptRow, RunRow, SkippedSlot
+from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
 
 FORMAT_VERSION = "1.0"
 Row = Mapping[str, Any]
@@ -146,6 +146,18 @@ def slot(row: SkippedSlot) -> Row:
         "reason": row.reason,
         "recordedAt": iso(row.recorded_us),
         "recordedBy": row.recorded_by,
+    }
+
+
+def dead_letter(row: DeadLetter) -> Row:
+    """Show a run that was given up."""
+    return {
+        "run": row.run_id,
+        "definition": row.definition,
+        "reason": row.reason,
+        "lastOutcome": row.last_outcome,
+        "error": row.error,
+        "parkedAt": iso(row.parked_us),
     }
 
 

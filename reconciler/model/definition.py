@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.clock import SECOND_US
-from reconciler.model.policy import OnDelete
+from reconciler.model.policy import Backoff, OnDelete, Retry
 
 Json = Any
 """A JSON value: str, int, float, bool, None, list or dict of the same."""
@@ -24,6 +24,8 @@ DEFAULT_PRIORITY: Final = 5
 DEFAULT_TIMEOUT: Final = "1h"
 DEFAULT_GRACE: Final = "10s"
 DEFAULT_TIME_ZONE: Final = "UTC"
+DEFAULT_MAX_LOST_LEASES: Final = 3
+DEFAULT_RETRY: Final = Retry()
 AGING_PER_LEVEL_US: Final = 60 * SECOND_US
 """A waiting run gains one priority level per this time (format.md, Queue.agingPerLevel)."""
 
@@ -119,6 +121,8 @@ class Job:
     timeout_us: int
     grace_us: int
     on_delete: OnDelete
+    retry: Retry
+    max_lost_leases: int
     document: Mapping[str, Json]
     digest: str
 
@@ -153,8 +157,23 @@ def job_from(document: Mapping[str, Json]) -> Job:
         timeout_us=parse_duration(spec.get("timeout", DEFAULT_TIMEOUT)),
         grace_us=parse_duration(spec.get("gracePeriod", DEFAULT_GRACE)),
         on_delete=OnDelete(spec.get("onDelete", OnDelete.DRAIN)),
+        retry=_retry(spec.get("retry", {})),
+        max_lost_leases=spec.get("poison", {}).get("maxLostLeases", DEFAULT_MAX_LOST_LEASES),
         document=document,
         digest=digest_of(document),
+    )
+
+
+def _retry(item: Mapping[str, Json]) -> Retry:
+    on_codes = item.get("on", {}).get("exitCodes")
+    return Retry(
+        max_attempts=item.get("maxAttempts", DEFAULT_RETRY.max_attempts),
+        backoff=Backoff(item.get("backoff", DEFAULT_RETRY.backoff)),
+        initial_us=parse_duration(item["initial"]) if "initial" in item else DEFAULT_RETRY.initial_us,
+        max_us=parse_duration(item["max"]) if "max" in item else DEFAULT_RETRY.max_us,
+        factor=item.get("factor", DEFAULT_RETRY.factor),
+        on_codes=None if on_codes is None else frozenset(on_codes),
+        never_on_codes=frozenset(item.get("neverOn", {}).get("exitCodes", ())),
     )
 
 

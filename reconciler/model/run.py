@@ -129,3 +129,5 @@ class Outcome:
     exit_code: int | None = None
     error: str | None = None
     output: str = ""
+    is_permanent: bool = False
+    """A failure that another attempt would only repeat."""

@@ -25,9 +25,7 @@ _SPEC: Final = frozenset(
         "level",
         "outputs",
         "placement",
-        "poison",
         "retention",
-        "retry",
         "startingDeadline",
     }
 )
@@ -49,6 +47,8 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "metadata": frozenset({"namespace", "annotations"}),
     "spec": _SPEC,
     "spec.triggers[]": _TRIGGER,
+    "spec.retry.on": frozenset({"status", "errors"}),
+    "spec.retry.neverOn": frozenset({"status", "errors"}),
     "spec.handler.with.env[]": frozenset({"secret"}),
 }
 """Field names by the place they belong to; `[]` stands for any item of a list."""

@@ -17,7 +17,8 @@ from reconciler.model.lease import Term
 from reconciler.model.run import RunState, SkipReason
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import StoredTrigger, triggers_of
-from reconciler.store.slots import occurrences_of, order_key_of
+from reconciler.store.order import order_key_of
+from reconciler.store.slots import occurrences_of
 from reconciler.store.tables import definitions, runs, slots, triggers
 
 _AHEAD: Final = (RunState.SCHEDULED,)

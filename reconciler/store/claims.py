@@ -12,17 +12,20 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Job
 from reconciler.model.lease import Session
-from reconciler.model.policy import after_attempt
+from reconciler.model.policy import Ended, after_attempt
 from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, Claim, Outcome, RunState, sources_of
 from reconciler.store.database import Tx, in_states
+from reconciler.store.definitions import load_version
 from reconciler.store.dialect import Columns
-from reconciler.store.history import Ending, Hold, end, put_back, record_holds
+from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
 from reconciler.store.nodes import prove
 from reconciler.store.tables import attempts, nodes, requirements, run_bodies, runs
 
 _CLAIMABLE: Final = (RunState.PENDING,)
 _STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
+_FAILURES: Final = frozenset({AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT})
 _NAME: Final[Columns] = {"name": str}
 _ID: Final[Columns] = {"id": int}
 _REPORTED: Final[Columns] = {"run_id": int, "fence": int}
@@ -58,17 +61,7 @@ def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
         tx,
         [Hold(each.run_id, each.result, _ran_us(each), each.exit_code, each.error, each.output) for each in accepted],
     )
-    endings, handed_back = [], []
-    for each in accepted:
-        target = after_attempt(each.result, lost_leases=held[each.run_id].lost_leases)
-        if target in TERMINAL:
-            endings.append(
-                Ending(each.run_id, target, ran_us=_ran_us(each), exit_code=each.exit_code, error=each.error)
-            )
-        else:
-            handed_back.append(each.run_id)
-    end(tx, endings)
-    put_back(tx, handed_back, lost_lease=False)
+    _move_on(tx, [(held[each.run_id], each) for each in accepted])
     taken = {each.run_id for each in accepted}
     return taken | _recorded(tx, session, [each for each in outcomes if each.run_id not in taken])
 
@@ -107,6 +100,45 @@ def cancels_requested(tx: Tx, session: Session) -> set[int]:
         runs.c.node_id == session.node_id, in_states(runs.c.state, HELD), runs.c.cancel_requested
     )
     return set(tx.execute(asked).scalars())
+
+
+def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> None:
+    """Send each run where its policy says: into history, back to be claimed, or to wait for its backoff."""
+    jobs = _declared(tx, [run for run, each in reports if each.result in _FAILURES])
+    endings, handed_back, retries = [], [], {}
+    for run, each in reports:
+        job = jobs.get((run.definition_id, run.generation))
+        retry = DEFAULT_RETRY if job is None else job.retry
+        failures = run.attempt - run.lost_leases
+        ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent)
+        target = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
+        if target is RunState.RETRYING:
+            retries[run.id] = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
+        elif target in TERMINAL:
+            endings.append(_ending(each, target))
+        else:
+            handed_back.append(run.id)
+    end(tx, endings)
+    put_back(tx, handed_back, lost_lease=False)
+    retry_later(tx, retries)
+
+
+def _ending(outcome: Outcome, target: RunState) -> Ending:
+    return Ending(
+        outcome.run_id,
+        target,
+        reason="AttemptsUsedUp" if target is RunState.DEAD_LETTERED else None,
+        ran_us=_ran_us(outcome),
+        exit_code=outcome.exit_code,
+        error=outcome.error,
+        last=outcome.result,
+    )
+
+
+def _declared(tx: Tx, failed: Sequence[Any]) -> dict[tuple[int, int], Job]:
+    """Load the versions that failed runs are bound to, each once."""
+    wanted = {(run.definition_id, run.generation) for run in failed}
+    return {key: load_version(tx, *key) for key in sorted(wanted)}
 
 
 def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, Any]:
@@ -175,7 +207,7 @@ def _claim(tx: Tx, *admitted: ColumnElement[bool]) -> ReturningUpdate[Any]:
 def _lock_held(tx: Tx) -> Select[Any]:
     reported = tx.rows("reported", _REPORTED)
     return (
-        select(runs.c.id, runs.c.fence, runs.c.lost_leases)
+        select(runs.c.id, runs.c.fence, runs.c.attempt, runs.c.lost_leases, runs.c.definition_id, runs.c.generation)
         .join(reported, (runs.c.id == reported.c.run_id) & (runs.c.fence == reported.c.fence))
         .where(runs.c.node_id == bindparam("node_id"), in_states(runs.c.state, _STARTED))
         .order_by(runs.c.id)

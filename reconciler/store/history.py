@@ -6,7 +6,7 @@ the same transaction as the end itself. The caller has locked the runs and prove
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Final
 
@@ -15,7 +15,8 @@ from sqlalchemy import ColumnElement, Delete, Insert, Update, case, delete, inse
 from reconciler.model.run import AttemptOutcome, RunState, sources_of
 from reconciler.store.database import Tx, in_states
 from reconciler.store.dialect import Columns
-from reconciler.store.tables import attempts, run_history, runs
+from reconciler.store.order import order_key_of
+from reconciler.store.tables import attempts, dead_letters, run_history, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended for good; `reason` says why where the state alone does not."""
+    """How a run ended for good; `reason` says why where the state alone does not, `last` how its last attempt did."""
 
     run_id: int
     state: RunState
@@ -40,6 +41,7 @@ class Ending:
     ran_us: int | None = None
     exit_code: int | None = None
     error: str | None = None
+    last: AttemptOutcome | None = None
 
 
 _HOLD: Final[Columns] = {
@@ -57,7 +59,9 @@ _ENDING: Final[Columns] = {
     "ran_us": int,
     "exit_code": int,
     "error": str,
+    "last": str,
 }
+_RETRY: Final[Columns] = {"run_id": int, "delay_us": int}
 _RUN_ID: Final[Columns] = {"run_id": int}
 _KEPT: Final = (
     "definition_id",
@@ -86,7 +90,10 @@ def record_holds(tx: Tx, holds: Sequence[Hold]) -> None:
 def end(tx: Tx, endings: Sequence[Ending]) -> None:
     """Move runs into history. A terminal state is final: the live row is gone (R1)."""
     if endings:
-        tx.run(_insert_history, **tx.pack("given", _ENDING, [astuple(each) for each in endings]))
+        given = tx.pack("given", _ENDING, [astuple(each) for each in endings])
+        tx.run(_insert_history, **given)
+        if any(each.state is RunState.DEAD_LETTERED for each in endings):
+            tx.run(_insert_dead_letters, **given)
         tx.run(_delete_live, **tx.pack("given", _RUN_ID, [(each.run_id,) for each in endings]))
 
 
@@ -98,6 +105,12 @@ def put_back(tx: Tx, run_ids: Sequence[int], *, lost_lease: bool) -> None:
     if run_ids:
         again = _put_back_after_lost_lease if lost_lease else _put_back_uncounted
         tx.run(again, **tx.pack("given", _RUN_ID, [(run_id,) for run_id in run_ids]))
+
+
+def retry_later(tx: Tx, delays_us: Mapping[int, int]) -> None:
+    """Let held runs wait for their backoff, by run id; they are claimable again after it, and queue by that instant."""
+    if delays_us:
+        tx.run(_retry_later, **tx.pack("given", _RETRY, sorted(delays_us.items())))
 
 
 def _insert_attempts(tx: Tx) -> Insert:
@@ -131,6 +144,31 @@ def _insert_history(tx: Tx) -> Insert:
     ).join_from(runs, given, runs.c.id == given.c.run_id)
     columns = ["run_id", *_KEPT, "state", "reason", "finished_us", "exit_code", "error"]
     return insert(run_history).from_select(columns, over)
+
+
+def _insert_dead_letters(tx: Tx) -> Insert:
+    given = tx.rows("given", _ENDING)
+    parked = select(runs.c.id, runs.c.definition_id, given.c.reason, given.c.last, given.c.error, tx.now).join_from(
+        runs, given, runs.c.id == given.c.run_id
+    )
+    columns = ["run_id", "definition_id", "reason", "last_outcome", "error", "parked_us"]
+    return insert(dead_letters).from_select(columns, parked.where(given.c.state == RunState.DEAD_LETTERED))
+
+
+def _retry_later(tx: Tx) -> Update:
+    given = tx.rows("given", _RETRY)
+    due_us = tx.now + given.c.delay_us
+    return (
+        update(runs)
+        .where(runs.c.id == given.c.run_id, in_states(runs.c.state, sources_of(RunState.RETRYING)))
+        .values(
+            state=RunState.RETRYING,
+            node_id=None,
+            started_us=None,
+            due_us=due_us,
+            order_key=order_key_of(due_us, runs.c.priority),
+        )
+    )
 
 
 def _delete_live(tx: Tx) -> Delete:

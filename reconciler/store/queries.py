@@ -12,6 +12,7 @@ from reconciler.errors import NotFoundError
 from reconciler.model.run import HELD, TERMINAL, RunState
 from reconciler.store.database import Tx
 from reconciler.store.tables import attempts, audit, definitions, nodes, requirements, run_history, runs, triggers
+from reconciler.store.tables import dead_letters as letters
 from reconciler.store.tables import slots as ledger
 
 
@@ -157,6 +158,29 @@ def skipped_slots(tx: Tx, *, limit: int, job: str | None = None) -> list[Skipped
     return [
         SkippedSlot(row.definition, row.trigger, row.slot_us, row.reason, row.recorded_us, row.recorded_by)
         for row in tx.execute(query.order_by(ledger.c.slot_us.desc()).limit(limit))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A run that was given up, and why."""
+
+    run_id: int
+    definition: str
+    reason: str
+    last_outcome: str
+    error: str | None
+    parked_us: int
+
+
+def dead_letters(tx: Tx, *, limit: int, job: str | None = None) -> list[DeadLetter]:
+    """List runs that were given up, the newest first."""
+    query = select(letters, definitions.c.name).join(definitions, definitions.c.id == letters.c.definition_id)
+    if job is not None:
+        query = query.where(definitions.c.name == job)
+    return [
+        DeadLetter(row.run_id, row.name, row.reason, row.last_outcome, row.error, row.parked_us)
+        for row in tx.execute(query.order_by(letters.c.parked_us.desc(), letters.c.run_id).limit(limit))
     ]
 
 

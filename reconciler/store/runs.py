@@ -12,13 +12,14 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from reconciler.errors import KeyTakenError, NotFoundError
 from reconciler.model.definition import Json, canonical
 from reconciler.model.lease import Term
-from reconciler.model.policy import after_attempt
+from reconciler.model.policy import Ended, after_attempt
 from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, RunState
 from reconciler.store import audit
 from reconciler.store.database import Tx, in_states
+from reconciler.store.definitions import load_version
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds
 from reconciler.store.leader import guard
-from reconciler.store.slots import order_key
+from reconciler.store.order import order_key
 from reconciler.store.tables import definitions, nodes, run_bodies, run_history, runs
 
 _SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
@@ -97,7 +98,7 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
     """Take runs from sessions that are dead or missing; the fence stays, and the next claim raises it (I1, R3)."""
     guard(tx, term)
     orphaned = (
-        select(runs.c.id, runs.c.lost_leases)
+        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation)
         .outerjoin(nodes, nodes.c.id == runs.c.node_id)
         .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
         .order_by(runs.c.node_id, runs.c.id)  # by id alone PostgreSQL walks over the whole table to find a few
@@ -105,12 +106,24 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
     )
     lost = tx.execute(tx.for_change(orphaned, of=runs)).all()
     record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST) for row in lost])
-    targets = {row.id: after_attempt(AttemptOutcome.LOST_LEASE, lost_leases=row.lost_leases + 1) for row in lost}
-    parked = [run_id for run_id, target in targets.items() if target in TERMINAL]
-    back = [run_id for run_id, target in targets.items() if target not in TERMINAL]
-    end(tx, [Ending(run_id, targets[run_id], reason="TooManyLostLeases", error=_LOST) for run_id in parked])
+    parked = [row.id for row in lost if _after_lost_lease(tx, row) in TERMINAL]
+    back = [row.id for row in lost if row.id not in set(parked)]
+    last = AttemptOutcome.LOST_LEASE
+    end(
+        tx,
+        [
+            Ending(run_id, RunState.DEAD_LETTERED, reason="TooManyLostLeases", error=_LOST, last=last)
+            for run_id in parked
+        ],
+    )
     put_back(tx, back, lost_lease=True)
     return Reaped(back, parked)
+
+
+def _after_lost_lease(tx: Tx, run: Any) -> RunState:
+    job = load_version(tx, run.definition_id, run.generation)
+    ended = Ended(AttemptOutcome.LOST_LEASE, failures=0, lost_leases=run.lost_leases + 1)
+    return after_attempt(ended, job.retry, max_lost_leases=job.max_lost_leases)
 
 
 def cancel(tx: Tx, run_id: int, *, actor: str) -> RunState | None:

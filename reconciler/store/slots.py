@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, case, cast, literal, select, true, update
+from sqlalchemy import case, literal, select, true, update
 
-from reconciler.model.definition import AGING_PER_LEVEL_US, timing_from
+from reconciler.model.definition import timing_from
 from reconciler.model.lease import Term
 from reconciler.model.run import RunState, SkipReason
 from reconciler.schedule.misfire import Decision
@@ -22,6 +22,7 @@ from reconciler.schedule.misfire import settle as settle_missed
 from reconciler.schedule.occurrences import Occurrences, compile_timing
 from reconciler.store.database import Tx
 from reconciler.store.leader import guard
+from reconciler.store.order import order_key
 from reconciler.store.tables import definitions, runs, slots, triggers
 
 SLOTS_PER_TRIGGER: Final = 500
@@ -207,18 +208,3 @@ def _record_skips(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> in
     values = select(*(given.c[name] for name in columns), literal(now_us), literal(f"leader/{term.number}"))
     tx.execute(tx.insert_new(slots, [*columns, "recorded_us", "recorded_by"], values.where(true())))
     return len(rows)
-
-
-def order_key(due_us: int, priority: int) -> int:
-    """Give the static key by which runs are claimed: linear ageing, with no sort and no upkeep.
-
-    Two runs compare the same at every instant, since both age at the same rate (docs/protocol.md, Claim).
-    """
-    return due_us + (9 - priority) * AGING_PER_LEVEL_US
-
-
-def order_key_of(due_us: ColumnElement[int], priority: ColumnElement[int]) -> ColumnElement[int]:
-    """Give the same key as SQL."""
-    return due_us + (literal(9, BigInteger()) - cast(priority, BigInteger())) * literal(
-        AGING_PER_LEVEL_US, BigInteger()
-    )

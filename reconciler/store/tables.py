@@ -40,15 +40,20 @@ metadata: Final = MetaData(
 )
 
 Big: Final = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits on both databases; SQLite hands out ids only to a column that is called INTEGER."""
+"""64 bits; SQLite hands out ids only to a column that is called INTEGER."""
 
 
 def _one_of(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(repr(str(value)) for value in sorted(values))})"
 
 
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Index only the rows that some statement looks for."""
+    return Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
+
+
 def _identity() -> Column[int]:
-    """Ids never come back: IDENTITY on PostgreSQL, AUTOINCREMENT on SQLite (with `sqlite_autoincrement`)."""
+    """Ids never come back: IDENTITY on PostgreSQL, AUTOINCREMENT on SQLite."""
     return Column("id", Big, Identity(), primary_key=True)
 
 
@@ -77,6 +82,8 @@ sources: Final = Table(
     Column("applied_us", BigInteger),
 )
 
+PASS_STATES: Final = ("Requested", "Running", "Applied", "Unchanged", "Invalid", "Refused", "Failed")
+
 passes: Final = Table(
     "passes",
     metadata,
@@ -93,16 +100,8 @@ passes: Final = Table(
     Column("plan_digest", Text),
     Column("deletion_digest", Text),
     Column("report", Text),
-    CheckConstraint(
-        _one_of("state", ("Requested", "Running", "Applied", "Unchanged", "Invalid", "Refused", "Failed")),
-        name="state",
-    ),
-    Index(
-        "ix_passes_requested",
-        "id",
-        postgresql_where=text("state = 'Requested'"),
-        sqlite_where=text("state = 'Requested'"),
-    ),
+    CheckConstraint(_one_of("state", PASS_STATES), name="state"),
+    _partial("ix_passes_requested", "id", where="state = 'Requested'"),
     sqlite_autoincrement=True,
 )
 
@@ -165,14 +164,7 @@ definitions: Final = Table(
     Column("created_us", BigInteger, nullable=False),
     Column("updated_us", BigInteger, nullable=False),
     Column("deleted_us", BigInteger),
-    Index(
-        "uq_definitions_live_name",
-        "kind",
-        "name",
-        unique=True,
-        postgresql_where=text("deleted_us IS NULL"),
-        sqlite_where=text("deleted_us IS NULL"),
-    ),
+    _partial("uq_definitions_live_name", "kind", "name", where="deleted_us IS NULL", unique=True),
     Index("ix_definitions_source_deleted_us", "source", "deleted_us"),
     sqlite_autoincrement=True,
 )
@@ -202,12 +194,7 @@ triggers: Final = Table(
     Column("removed_us", BigInteger),
     UniqueConstraint("definition_id", "name"),
     CheckConstraint("removed_us IS NULL OR next_fire_us IS NULL", name="removed_never_fires"),
-    Index(
-        "ix_triggers_next_fire_us",
-        "next_fire_us",
-        postgresql_where=text("next_fire_us IS NOT NULL"),
-        sqlite_where=text("next_fire_us IS NOT NULL"),
-    ),
+    _partial("ix_triggers_next_fire_us", "next_fire_us", where="next_fire_us IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -244,19 +231,10 @@ nodes: Final = Table(
     Column("heartbeat_us", BigInteger, nullable=False),
     Column("lease_until_us", BigInteger, nullable=False),
     CheckConstraint(_one_of("state", ("Active", "Draining", "Dead")), name="state"),
-    Index(
-        "ix_nodes_alive_lease_until_us",
-        "lease_until_us",
-        postgresql_where=text("state <> 'Dead'"),
-        sqlite_where=text("state <> 'Dead'"),
-    ),
+    _partial("ix_nodes_alive_lease_until_us", "lease_until_us", where="state <> 'Dead'"),
     sqlite_autoincrement=True,
 )
 
-_HELD: Final = _one_of("state", HELD)
-_SLEEPING: Final = _one_of("state", (RunState.SCHEDULED, RunState.RETRYING))
-_READY: Final = _one_of("state", (RunState.PENDING,))
-_HAS_TRIGGER: Final = "trigger_id IS NOT NULL"
 
 runs: Final = Table(
     "runs",
@@ -281,21 +259,14 @@ runs: Final = Table(
     Column("created_us", BigInteger, nullable=False),
     Column("created_by", Text, nullable=False),
     CheckConstraint(_one_of("state", LIVE), name="live_state"),
-    CheckConstraint(f"({_HELD}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
+    CheckConstraint(f"({_one_of('state', HELD)}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
     CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
     CheckConstraint("fence >= attempt", name="fence_grows_with_each_attempt"),
-    Index("ix_runs_ready", "order_key", "id", postgresql_where=text(_READY), sqlite_where=text(_READY)),
-    Index("ix_runs_sleeping", "due_us", "id", postgresql_where=text(_SLEEPING), sqlite_where=text(_SLEEPING)),
-    Index("ix_runs_held", "node_id", postgresql_where=text(_HELD), sqlite_where=text(_HELD)),
+    _partial("ix_runs_ready", "order_key", "id", where=_one_of("state", (RunState.PENDING,))),
+    _partial("ix_runs_sleeping", "due_us", "id", where=_one_of("state", (RunState.SCHEDULED, RunState.RETRYING))),
+    _partial("ix_runs_held", "node_id", where=_one_of("state", HELD)),
     Index("ix_runs_definition_id", "definition_id"),
-    Index(
-        "uq_runs_slot",
-        "trigger_id",
-        "slot_us",
-        unique=True,
-        postgresql_where=text(_HAS_TRIGGER),
-        sqlite_where=text(_HAS_TRIGGER),
-    ),
+    _partial("uq_runs_slot", "trigger_id", "slot_us", where="trigger_id IS NOT NULL", unique=True),
     sqlite_autoincrement=True,
 )
 """Live runs only: narrow rows, few indexes."""
@@ -336,6 +307,19 @@ run_history: Final = Table(
     Index("ix_run_history_definition_id_finished_us", "definition_id", "finished_us"),
     Index("ix_run_history_finished_us", "finished_us"),
 )
+
+dead_letters: Final = Table(
+    "dead_letters",
+    metadata,
+    Column("run_id", Big, primary_key=True, autoincrement=False),
+    Column("definition_id", Big, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("last_outcome", Text, nullable=False),
+    Column("error", Text),
+    Column("parked_us", BigInteger, nullable=False),
+    Index("ix_dead_letters_definition_id_parked_us", "definition_id", "parked_us"),
+)
+"""Runs that were given up: their attempts or their leases are used up."""
 
 attempts: Final = Table(
     "attempts",

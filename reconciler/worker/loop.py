@@ -9,6 +9,7 @@ loop nor the other runs (X1, X2).
 
 from __future__ import annotations
 
+import dataclasses
 import select
 import shutil
 import tempfile
@@ -320,7 +321,8 @@ class Worker:
         except StoreUnavailableError:
             raise
         except ReconcilerError as refusal:
-            self._report(held, self._held.release(held, AttemptOutcome.FAILED, error=str(refusal)))
+            refused = self._held.release(held, AttemptOutcome.FAILED, error=str(refusal))
+            self._report(held, dataclasses.replace(refused, is_permanent=True))
         except Exception as fault:  # noqa: BLE001 - a malformed row, a full disk, a fault of ours: this run fails, no other
             error = f"the run could not be prepared ({type(fault).__name__}: {fault})"
             self._report(held, self._held.release(held, AttemptOutcome.FAILED, error=error))

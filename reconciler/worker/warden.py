@@ -12,8 +12,7 @@ import math
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -171,12 +170,15 @@ class Warden:
         if leaving and all(held.root_is_gone for held in leaving) and not self._family.has_orphans(living_roots):
             return leaving
         self._survey_at = now + _SURVEY_SECONDS
-        doomed = {held.job: held for held in leaving if held.phase is Phase.KILLING}
-        whose = self._family.survey()
-        for process, jobs in whose.items():
-            if jobs <= doomed.keys():
-                _kill_one(process, [doomed[job] for job in jobs])
-        return [held for held in leaving if _is_over(held, whose.values(), doomed.keys(), now)]
+        by_job = {held.job: held for held in leaving}
+        # Those that may be of a job that goes on are left alone; of the others, each blocks all it may belong to.
+        doomed = {process: jobs for process, jobs in self._family.survey().items() if jobs <= by_job.keys()}
+        for process, jobs in doomed.items():
+            suspects = [by_job[job] for job in jobs]
+            # One whose owner is known has the owner's grace period; one that hid its owner has none.
+            if len(suspects) != 1 or suspects[0].phase is Phase.KILLING:
+                _kill_one(process, suspects)
+        return [held for held in leaving if _is_over(held, sum(held.job in jobs for jobs in doomed.values()), now)]
 
     def _tree(self, held: Held) -> list[Process]:
         return [process for process, jobs in self._family.survey().items() if jobs == {held.job}]
@@ -214,9 +216,8 @@ def _kill_one(process: Process, suspects: Sequence[Held]) -> None:
     send(process, signal.SIGKILL)
 
 
-def _is_over(held: Held, living: Iterable[frozenset[str]], doomed: AbstractSet[str], now: float) -> bool:
-    """Tell whether nothing is left that is this job's, or belongs to none but ending jobs and may be this one's."""
-    left = sum(1 for jobs in living if held.job in jobs and jobs <= (doomed | {held.job}))
+def _is_over(held: Held, left: int, now: float) -> bool:
+    """Tell whether nothing is left of a job, or what is left does not die."""
     if left and now >= held.give_up_at:
         held.survivors = left
     return held.survivors > 0 or (held.root_is_gone and left == 0)

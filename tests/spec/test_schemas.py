@@ -38,6 +38,16 @@ FULL_JOB: dict[str, Any] = {
         "priority": 9,
         "timeout": "15m",
         "gracePeriod": "30s",
+        "retry": {
+            "maxAttempts": 3,
+            "backoff": "Linear",
+            "initial": "5s",
+            "max": "1h",
+            "factor": 3,
+            "on": {"exitCodes": [75]},
+            "neverOn": {"exitCodes": [64]},
+        },
+        "poison": {"maxLostLeases": 5},
         "onDelete": "Cancel",
     },
 }
@@ -96,6 +106,13 @@ def test_published_defaults_are_those_the_program_uses() -> None:
     assert spec["gracePeriod"]["default"] == definition.DEFAULT_GRACE
     assert spec["priority"]["default"] == definition.DEFAULT_PRIORITY
     assert spec["queue"]["default"] == definition.DEFAULT_QUEUE
+    assert spec["poison"]["properties"]["maxLostLeases"]["default"] == definition.DEFAULT_MAX_LOST_LEASES
+    retry = spec["retry"]["properties"]
+    assert retry["maxAttempts"]["default"] == definition.DEFAULT_RETRY.max_attempts
+    assert retry["backoff"]["default"] == definition.DEFAULT_RETRY.backoff
+    assert parse_duration(retry["initial"]["default"]) == definition.DEFAULT_RETRY.initial_us
+    assert parse_duration(retry["max"]["default"]) == definition.DEFAULT_RETRY.max_us
+    assert retry["factor"]["default"] == definition.DEFAULT_RETRY.factor
     assert schema(JOB)["definitions"]["trigger"]["properties"]["name"]["default"] == definition.DEFAULT_TRIGGER
     assert schema(JOB)["definitions"]["trigger"]["properties"]["timeZone"]["default"] == definition.DEFAULT_TIME_ZONE
 
@@ -106,6 +123,8 @@ def test_fields_to_come_are_no_fields_yet() -> None:
         "metadata": job["properties"]["metadata"]["properties"],
         "spec": job["properties"]["spec"]["properties"],
         "spec.triggers[]": job["definitions"]["trigger"]["properties"],
+        "spec.retry.on": job["properties"]["spec"]["properties"]["retry"]["properties"]["on"]["properties"],
+        "spec.retry.neverOn": job["properties"]["spec"]["properties"]["retry"]["properties"]["neverOn"]["properties"],
         "spec.handler.with.env[]": schema("handlers/command")["properties"]["env"]["items"]["properties"],
     }
 

@@ -75,7 +75,10 @@ def test_ending_one_job_leaves_the_orphans_of_another_alone(hands: Hands) -> Non
     assert hands.marked.count() == 0
 
 
-def test_a_process_that_hid_whose_it_is_dies_with_the_last_job_that_may_have_started_it(hands: Hands) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_process_that_hid_whose_it_is_dies_with_the_last_job_that_may_have_started_it(
+    hands: Hands, at_once: bool
+) -> None:
     scrubbed = f"(env -i setsid /bin/sh -c 'sleep 300; true' {hands.marked.mark} &) ; exec sleep 300"
     hands.sh("1.1", scrubbed)
     hands.sh("2.1", "exec sleep 300")
@@ -83,8 +86,11 @@ def test_a_process_that_hid_whose_it_is_dies_with_the_last_job_that_may_have_sta
     until(lambda: hands.marked.count() == 3)
 
     for job in ("2.1", "1.1"):
-        hands.guard.say(Stop(job, "test", 0.0))
-        hands.over(job)
+        hands.guard.say(Stop(job, "test", 5.0))
+        if not at_once:
+            hands.over(job)
+    hands.over("2.1")
+    hands.over("1.1")
     assert hands.marked.count() == 0
 
 

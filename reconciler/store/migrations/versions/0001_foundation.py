@@ -52,6 +52,19 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_table(
+        "dead_letters",
+        sa.Column("run_id", BIG, autoincrement=False, nullable=False),
+        sa.Column("definition_id", BIG, nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("last_outcome", sa.Text(), nullable=False),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("parked_us", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("pk_dead_letters")),
+    )
+    op.create_index(
+        "ix_dead_letters_definition_id_parked_us", "dead_letters", ["definition_id", "parked_us"], unique=False
+    )
+    op.create_table(
         "leader",
         sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("term", sa.BigInteger(), nullable=False),
