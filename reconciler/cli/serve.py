@@ -33,7 +33,7 @@ def command(
       reconciler serve /etc/northstar/jobs.d --store sqlite:////var/lib/reconciler/store.db
     """
     timings = Timings(leader_ttl_seconds=leader_ttl, rescan_seconds=rescan)
-    database = open_store(store_url)
+    database = open_store(store_url, stall_seconds=timings.stall_seconds)
     log_events()
     process = LeaderProcess(database, Source(source_name, path, moved=source_moved), timings=timings)
     for number in (signal.SIGTERM, signal.SIGINT):

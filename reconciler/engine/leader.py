@@ -20,7 +20,8 @@ from reconciler.store.database import Database
 from reconciler.telemetry import Event, emit
 
 _MARGIN: Final = 0.1
-_CANDIDATE_STEPS_PER_TTL: Final = 15
+_LOOK_SECONDS: Final = 0.4
+"""How often a candidate asks for the lead: a clean stop is followed within a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Candidate:
             self._drop("the lease ran out before it was renewed")
         won = self._database.tx(lambda tx: row.acquire(tx, self._owner, ttl_us=ttl_us))
         if won is None:
-            return self._ttl_seconds / _CANDIDATE_STEPS_PER_TTL
+            return min(_LOOK_SECONDS, self._ttl_seconds / 6)
         self._trust(won, sent_at)
         emit(TermBegun(won.owner, won.number))
         return self._ttl_seconds / 3

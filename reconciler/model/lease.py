@@ -40,6 +40,11 @@ class Timings:
         return max(min(1.0, self.lease_seconds / 4), self.lease_seconds / 10)
 
     @property
+    def stall_seconds(self) -> float:
+        """How long a leader's transaction may stand still: well below the TTL, since a takeover waits for it."""
+        return min(5.0, self.leader_ttl_seconds / 3)
+
+    @property
     def on_time_seconds(self) -> float:
         """How late a slot may be noticed and still count as on time (format.md, Misfire)."""
         return self.leader_ttl_seconds + 5.0

@@ -36,6 +36,7 @@ from reconciler.store.dialect import Columns, Dialect, Postgresql, Rows, Sqlite,
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
+DEFAULT_STALL_SECONDS: Final = 5.0
 _KEY_REPEATS: Final = 8
 _BUSY_FOR_SECONDS: Final = 30.0
 _BUSY_STEP_SECONDS: Final = 0.02
@@ -103,7 +104,7 @@ class Tx:
 class Database:
     """A store by its URL: `sqlite:///path` or `postgresql+psycopg://…`."""
 
-    def __init__(self, url: URL, dialect: Dialect, *, clock: Clock, chance: Chance) -> None:
+    def __init__(self, url: URL, dialect: Dialect, *, clock: Clock, chance: Chance, stall_seconds: float) -> None:
         """Keep the parts; `open` is the way in."""
         self.url = url
         self._dialect = dialect
@@ -114,22 +115,35 @@ class Database:
         self._built: dict[Callable[[Tx], Executable], Executable] = {}
         self._writing = threading.RLock()
         self._pause = threading.Event()
-        self._writer, self._reader = dialect.engines(url)
+        self._writer, self._reader = dialect.engines(url, stall_seconds=stall_seconds)
 
     @classmethod
     def open(
-        cls, url: str, *, clock: Clock | None = None, chance: Chance | None = None, turned: bool = False
+        cls,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        turned: bool = False,
+        stall_seconds: float = DEFAULT_STALL_SECONDS,
     ) -> Database:
         """Open the store at `url`; nothing is created and no connection is made yet.
 
-        `turned` makes PostgreSQL take the time from `clock` too (tests). Raises UsageError for a URL that names no
-        known store.
+        `turned` makes PostgreSQL take the time from `clock` too (tests). A transaction that stands still for
+        `stall_seconds` is ended by PostgreSQL: a leader's value lies below its TTL, so that a stalled leader cannot
+        hold up its successor. Raises UsageError for a URL that names no known store.
         """
         parsed = parse_url(url)
         dialect: Dialect = TurnedPostgresql() if turned else Postgresql()
         if parsed.drivername == "sqlite":
             dialect = Sqlite()
-        return cls(parsed, dialect, clock=clock or SystemClock(), chance=chance or SystemChance())
+        return cls(
+            parsed,
+            dialect,
+            clock=clock or SystemClock(),
+            chance=chance or SystemChance(),
+            stall_seconds=stall_seconds,
+        )
 
     @property
     def file(self) -> Path | None:

@@ -38,6 +38,7 @@ from sqlalchemy.types import TypeEngine
 
 from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import UsageError
+from reconciler.store.files import refuse_network_file
 
 Columns = Mapping[str, type]
 """Names and types (int, str, bool) of the columns of a list of values."""
@@ -46,7 +47,14 @@ Rows = Sequence[Sequence[Any]]
 
 _KINDS: Final[Mapping[type, TypeEngine[Any]]] = {int: BigInteger(), str: Text(), bool: Boolean()}
 _MAX_REPEATS: Final = 8
-_IDLE_IN_TRANSACTION_MS: Final = 5000
+_IMPATIENT: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""A server whose host is gone, or whose network is cut, is noticed within seconds, not after the kernel's two hours."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
 
@@ -56,8 +64,12 @@ class Dialect(Protocol):
 
     has_one_writer: bool
 
-    def engines(self, url: URL) -> tuple[Engine, Engine]:
-        """Give the engine that writes and the one that reads."""
+    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:
+        """Give the engine that writes and the one that reads.
+
+        A transaction that does nothing for `stall_seconds` is ended where the engine can, so that a process that
+        stopped inside of one does not hold up the others.
+        """
 
     def now(self, clock: Clock) -> ColumnElement[int]:
         """Give the store's clock in microseconds, as an expression that is evaluated when its statement runs."""
@@ -89,8 +101,9 @@ class Sqlite:
 
     has_one_writer = True
 
-    def engines(self, url: URL) -> tuple[Engine, Engine]:
+    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:  # noqa: ARG002 - see the other engine
         path = Path(str(url.database))
+        refuse_network_file(path)
 
         def connect() -> sqlite3.Connection:
             connection = sqlite3.connect(
@@ -149,10 +162,10 @@ class Postgresql:
     has_one_writer = False
     _passing: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 
-    def engines(self, url: URL) -> tuple[Engine, Engine]:
+    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:
         options = (
             "-c default_transaction_isolation=read\\ committed -c timezone=UTC "
-            f"-c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
+            f"-c idle_in_transaction_session_timeout={round(stall_seconds * 1000)}"
         )
         try:
             engine = create_engine(
@@ -161,7 +174,7 @@ class Postgresql:
                 max_overflow=8,
                 pool_pre_ping=True,
                 pool_timeout=10,
-                connect_args={"options": options, "connect_timeout": 5, "application_name": "reconciler"},
+                connect_args={"options": options, "application_name": "reconciler", **_IMPATIENT},
             )
         except ModuleNotFoundError as fault:
             raise UsageError("PostgreSQL needs its driver: pip install 'reconciler-scheduler[postgres]'") from fault

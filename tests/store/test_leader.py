@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
-from reconciler.errors import NotLeaderError
+from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term
-from reconciler.store import leader, runs
+from reconciler.store import leader, runs, schema
+from reconciler.store.database import Database, Tx
 from tests.store.cast import TTL_US, Store
 
 
@@ -108,3 +109,38 @@ def test_the_leaders_own_renewal_passes_its_open_duties(postgres_store: Store) -
     worker.join(20)
 
     assert renewed
+
+
+@pytest.mark.timeout(30)
+def test_a_leader_that_stalls_inside_a_transaction_does_not_hold_up_its_successor(postgres_url: str) -> None:
+    """L3: PostgreSQL ends a transaction that stands still, well before the TTL is over."""
+    database = Database.open(postgres_url, stall_seconds=0.4)
+    schema.upgrade(database)
+    term = database.tx(lambda tx: leader.acquire(tx, "stalled", ttl_us=500_000))
+    assert term is not None
+    guarded, may_go_on, refused = threading.Event(), threading.Event(), threading.Event()
+
+    def duty(tx: Tx) -> None:
+        leader.guard(tx, term)
+        guarded.set()
+        may_go_on.wait(20)
+        runs.promote(tx, term, limit=1)
+
+    def stall() -> None:
+        try:
+            database.tx(duty)
+        except StoreUnavailableError:
+            refused.set()
+
+    stalled = threading.Thread(target=stall)
+    stalled.start()
+    assert guarded.wait(20)
+    won = None
+    while won is None:
+        won = database.tx(lambda tx: leader.acquire(tx, "successor", ttl_us=TTL_US))
+    may_go_on.set()
+    stalled.join(20)
+    database.close()
+
+    assert won.number == term.number + 1
+    assert refused.is_set(), "what the stalled leader wrote afterwards was refused"
