@@ -90,23 +90,27 @@ def parameter_alone(text: str) -> str | None:
     return None
 
 
-def fill(value: Json, context: Context) -> Json:
-    """Fill every placeholder in a JSON value, through lists and maps (not their keys). Raises PlaceholderError."""
+def fill(value: Json, context: Context, *, as_text: bool = False) -> Json:
+    """Fill every placeholder in a JSON value, through lists and maps (not their keys). Raises PlaceholderError.
+
+    A text that is nothing but one parameter becomes its value, type and all; with `as_text` it stays a text, as the
+    arguments and variables of a program must.
+    """
     match value:
         case str():
-            return _fill_text(value, context)
+            return _fill_text(value, context, as_text=as_text)
         case list() | tuple():
-            return [fill(item, context) for item in value]
+            return [fill(item, context, as_text=as_text) for item in value]
         case Mapping():
-            return {key: fill(item, context) for key, item in value.items()}
+            return {key: fill(item, context, as_text=as_text) for key, item in value.items()}
         case _:
             return value
 
 
-def _fill_text(text: str, context: Context) -> Json:
+def _fill_text(text: str, context: Context, *, as_text: bool) -> Json:
     for error in check(text, context.parameters):
         raise error
-    if alone := parameter_alone(text):
+    if not as_text and (alone := parameter_alone(text)):
         return context.parameters[alone]
     filled = "".join(_printed(piece, context) if isinstance(piece, _Hole) else str(piece) for piece in _pieces(text))
     if len(filled) > _MAX_FILLED:

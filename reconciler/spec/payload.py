@@ -15,6 +15,8 @@ from reconciler.spec.wording import Words
 
 RESERVED: Final = ("RECONCILER_", "LD_", "PATH=", "HOME=", "BASH_ENV=", "ENV=", "PYTHON")
 """Beginnings of `NAME=` that a definition cannot set; the worker refuses the same ones (a test compares them)."""
+COMMAND: Final = "command"
+"""The handler whose texts stay texts: its arguments and variables are a program's."""
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "busybox"})
 _SECRET_WORDS: Final = frozenset(
     {"PASSWORD", "PASSWD", "PWD", "SECRET", "TOKEN", "CREDENTIAL", "CREDENTIALS", "APIKEY"}
@@ -51,10 +53,10 @@ def check_payload(made: Candidate) -> None:
     trial = Context(0, UTC, 1, 1, 1, made.name or "", {name: item.get("default") for name, item in declared.items()})
     is_known = made.is_clean(*_DECLARED)
     unknown = {name for name, item in declared.items() if not is_known or "default" not in item}
-    for fault in faults(f"handlers/{kind}", fill(payload, trial)):
+    for fault in faults(f"handlers/{kind}", fill(payload, trial, as_text=kind == COMMAND)):
         if not _depends_on(payload, fault.path, unknown):
             add_payload_fault(made, fault)
-    if kind == "command" and made.is_clean(*PAYLOAD):
+    if kind == COMMAND and made.is_clean(*PAYLOAD):
         _check_command(made, payload)
 
 

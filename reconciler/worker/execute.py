@@ -92,27 +92,12 @@ def _filled(claim: Claim, job: Job, trigger: Trigger | None) -> dict[str, Any]:
         parameters=_parameters(claim, job, trigger),
     )
     try:
-        filled: dict[str, Any] = fill(job.handler.payload, context)
+        filled: dict[str, Any] = fill(job.handler.payload, context, as_text=claim.handler == COMMAND)
     except PlaceholderError as fault:
         raise CannotRunError(f"the payload cannot be filled: {fault}") from fault
-    if claim.handler == COMMAND:
-        filled = _printed(filled)
     if faults := sorted(_said(fault) for fault in schema_faults(f"handlers/{claim.handler}", filled)):
         raise CannotRunError(f"the payload does not fit once it is filled: {'; '.join(faults)}")
     return filled
-
-
-def _printed(value: Json) -> Json:
-    """Print what is no text as a program sees it: parameters keep their type until here, arguments are texts."""
-    match value:
-        case dict():
-            return {key: _printed(item) for key, item in value.items()}
-        case list():
-            return [_printed(item) for item in value]
-        case str():
-            return value
-        case _:
-            return json.dumps(value)
 
 
 def _said(fault: Fault) -> str:

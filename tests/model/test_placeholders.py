@@ -1,4 +1,4 @@
-from datetime import timedelta, timezone
+from datetime import UTC, timedelta, timezone
 from time import process_time
 
 import pytest
@@ -127,3 +127,11 @@ def test_what_check_accepts_fill_fills(text: str) -> None:
             fill(text, CONTEXT)
     else:
         fill(text, CONTEXT)
+
+
+def test_what_goes_to_a_program_stays_a_text() -> None:
+    context = Context(0, UTC, 1, 1, 1, "report", {"rows": 5, "region": "eu", "deep": {"b": [1], "a": None}})
+
+    filled = fill(["{{ parameters.rows }}", "{{ parameters.region }}", "{{ parameters.deep }}"], context, as_text=True)
+
+    assert filled == ["5", "eu", '{"a": null, "b": [1]}']
