@@ -1,0 +1,84 @@
+"""Processes that hang instead of dying, and stores that go away: jobs end in time, late writes are refused (I3, I5)."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from reconciler.worker.events import RunEnded, RunStarted, SessionLost
+from tests.e2e.cluster import LEASE_SECONDS, Cluster, guard_of
+from tests.postgres import PostgresServer
+from tests.worker.cast import command, staged
+from tests.worker.trees import TREE, TREE_SIZE
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+@pytest.mark.case("LSE-01")
+def test_a_worker_stopped_for_long_writes_nothing_late_and_both_refusals_are_counted(cluster: Cluster) -> None:
+    """Lease 6 s, heartbeat 2 s, stopped for 15 s: one job ended meanwhile by itself, one was killed with the lease."""
+    for name, first_time in {"short": "sleep 3; echo first time; exit 0", "long": TREE}.items():
+        cluster.script(name, f"if mkdir {cluster.home}/{name} 2>/dev/null\nthen {first_time}\nfi\necho second time")
+    cluster.serve()
+    cluster.loaded("short", "long")
+    first = cluster.worker("first", lease=6.0)
+    runs = [cluster.trigger("short"), cluster.trigger("long")]
+    cluster.wait(lambda: len(cluster.job_processes()) >= TREE_SIZE + 1, seconds=15)
+
+    os.kill(first.pid, signal.SIGSTOP)
+    # The guard is no part of the worker: it stops renewing, and has killed the jobs before the lease is over.
+    cluster.wait(lambda: not cluster.job_processes(), seconds=4.0 + 6.0 - 1.0 + 1.0)
+    cluster.worker("second", lease=6.0)
+    cluster.wait(lambda: all(cluster.run(run).is_over for run in runs), seconds=20)
+    os.kill(first.pid, signal.SIGCONT)
+    cluster.wait(lambda: cluster.log("first").count("fenced_out") == 2, seconds=10)
+
+    for run in runs:
+        assert [each.outcome for each in cluster.attempts(run)] == ["LostLease", "Succeeded"]
+        assert (cluster.run(run).node, cluster.run(run).fence, cluster.run(run).lost_leases) == ("second", 2, 1)
+        assert cluster.attempts(run)[-1].output == "second time\n"
+    cluster.wait(lambda: cluster.session_of("first", first.pid), seconds=10)
+
+
+def test_a_guard_that_hangs_is_replaced_before_the_lease_is_over(cluster: Cluster) -> None:
+    cluster.script("long", TREE)
+    cluster.serve()
+    cluster.loaded("long")
+    worker = cluster.worker("worker")
+    cluster.trigger("long")
+    cluster.wait(lambda: len(cluster.job_processes()) >= TREE_SIZE, seconds=15)
+
+    guard = guard_of(worker)
+    guard.suspend()
+
+    # The last renewal was just before, so this is within the lease.
+    cluster.wait(lambda: not cluster.job_processes(), seconds=LEASE_SECONDS)
+    cluster.wait(lambda: not guard.is_running(), seconds=2)
+    cluster.wait(lambda: cluster.session_of("worker", worker.pid), seconds=10)
+    assert worker.poll() is None
+
+
+@pytest.mark.parametrize(("away_seconds", "is_kept"), [(2.0, True), (9.0, False)])
+def test_a_store_outage_ends_no_process_and_costs_a_job_only_when_it_outlasts_the_lease(
+    tmp_path: Path, away_seconds: float, is_kept: bool
+) -> None:
+    """X1: no new claims, jobs go on to their local deadline, and no restart is needed."""
+    server = PostgresServer.find()
+    server.start()
+    try:
+        with staged(server.create_database(), tmp_path) as stage:
+            stage.store.apply(command("job", "sleep", "4"))
+            run = stage.store.trigger("job")
+            stage.turn_until(lambda: stage.told(RunStarted))
+            server.stop()
+            stage.turn_for(away_seconds)
+            server.start()
+            stage.turn_until(lambda: stage.reaped(run), seconds=30)
+
+            assert stage.store.run(run).state == "Succeeded"
+            assert stage.store.run(run).lost_leases == (0 if is_kept else 1)
+            assert bool(stage.told(SessionLost)) is not is_kept
+            assert [event.result for event in stage.told(RunEnded)][-1:] == ["Succeeded"]
+    finally:
+        server.close()
