@@ -95,7 +95,7 @@ def definition(stored: StoredDefinition, next_fire_us: int | None) -> Row:
         "suspended": stored.suspended,
         "condition": stored.condition,
         "queue": stored.queue,
-        "owner": stored.document["spec"].get("owner", ""),
+        "owner": stored.document.get("spec", {}).get("owner", ""),
         "source": stored.source,
         "file": stored.file,
         "line": stored.line,

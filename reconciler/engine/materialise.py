@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US
 from reconciler.model.lease import Term, Timings
@@ -14,6 +16,15 @@ from reconciler.telemetry import Event, emit
 _BATCH: Final = 1000
 _SHORTEST_SECONDS: Final = 0.005
 _LONGEST_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerBroken(Event):
+    """A trigger of the store makes no sense to this program: it does not fire, the others do."""
+
+    level: ClassVar[int] = logging.ERROR
+    trigger_id: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,8 @@ class Materialise:
         self._database = database
         self._look_ahead_us = round(timings.look_ahead_seconds * SECOND_US)
         self._on_time_us = round(timings.on_time_seconds * SECOND_US)
+        self._told: dict[int, str] = {}
+        """Broken triggers that were told of; each once per error."""
 
     def step(self, term: Term) -> float:
         """Do what is due; give the seconds until something may be due again. Raises NotLeaderError."""
@@ -44,12 +57,19 @@ class Materialise:
                 )
             )
             made, skipped = made + settled.runs, skipped + settled.skipped
+            self._tell(settled.broken)
             more = self._promote(term) or more
             if not settled.more:
                 break
         if made or skipped:
             emit(SlotsSettled(made, skipped))
         return _SHORTEST_SECONDS if more else self._idle_for()
+
+    def _tell(self, broken: Mapping[int, str]) -> None:
+        for trigger_id, error in broken.items():
+            if self._told.get(trigger_id) != error:
+                self._told[trigger_id] = error
+                emit(TriggerBroken(trigger_id, error))
 
     def _promote(self, term: Term) -> bool:
         return self._database.tx(lambda tx: runs.promote(tx, term, limit=_BATCH)) == _BATCH

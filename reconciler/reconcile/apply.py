@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Chance
-from reconciler.model.definition import Json, job_from
+from reconciler.model.definition import Json
 from reconciler.model.lease import Term, Timings
+from reconciler.model.policy import OnDelete
 from reconciler.plan.diff import Broken, Plan, Unchanged, relative
 from reconciler.plan.guard import Held, Withheld
 from reconciler.reconcile.planning import Planned, known_as, plan_against
@@ -166,7 +167,7 @@ class Applier:
             revision=name_of(self._source.path, digest),
             tree_digest=digest,
             removals=[
-                revisions.Removal(ids[each.stored.uid], each.stored.name, job_from(each.stored.document).on_delete)
+                revisions.Removal(ids[each.stored.uid], each.stored.name, _on_delete(each.stored.document))
                 for each in planned.plan.prunes
             ],
             moved={
@@ -227,6 +228,13 @@ def report_of(planned: Planned, reason: str) -> dict[str, Json]:
         "problemCount": len(problems),
         "problems": [problem_facts(each) for each in problems[:_REPORTED_PROBLEMS]],
     }
+
+
+def _on_delete(document: Mapping[str, Json]) -> OnDelete:
+    """Read what a stored declaration says about its runs; a malformed one must not stop the pass (X2)."""
+    spec = document.get("spec")
+    is_cancel = isinstance(spec, Mapping) and spec.get("onDelete") == OnDelete.CANCEL
+    return OnDelete.CANCEL if is_cancel else OnDelete.DRAIN
 
 
 def _state(planned: Planned, *, writes: bool) -> PassState:

@@ -17,7 +17,7 @@ from reconciler.model.lease import Session
 from reconciler.model.policy import Ended, after_attempt
 from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, Claim, Outcome, RunState, sources_of
 from reconciler.store.database import Tx, in_states
-from reconciler.store.definitions import load_version
+from reconciler.store.definitions import find_version
 from reconciler.store.dialect import Columns
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
 from reconciler.store.nodes import prove
@@ -135,10 +135,10 @@ def _ending(outcome: Outcome, target: RunState) -> Ending:
     )
 
 
-def _declared(tx: Tx, failed: Sequence[Any]) -> dict[tuple[int, int], Job]:
+def _declared(tx: Tx, failed: Sequence[Any]) -> dict[tuple[int, int], Job | None]:
     """Load the versions that failed runs are bound to, each once."""
     wanted = {(run.definition_id, run.generation) for run in failed}
-    return {key: load_version(tx, *key) for key in sorted(wanted)}
+    return {key: find_version(tx, *key) for key in sorted(wanted)}
 
 
 def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, Any]:

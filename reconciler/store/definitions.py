@@ -102,6 +102,14 @@ def load_version(tx: Tx, definition_id: int, generation: int) -> Job:
     return job_from(json.loads(document))
 
 
+def find_version(tx: Tx, definition_id: int, generation: int) -> Job | None:
+    """Load a version, or None where it is missing or malformed: one bad row must not stop the runs beside it (X2)."""
+    try:
+        return load_version(tx, definition_id, generation)
+    except (NotFoundError, KeyError, TypeError, ValueError):
+        return None
+
+
 def trigger_name(tx: Tx, trigger_id: int) -> str | None:
     """Give a trigger's name; with a version of its definition it leads to the trigger's parameters."""
     name = tx.execute(select(triggers.c.name).where(triggers.c.id == trigger_id)).scalar_one_or_none()
@@ -131,7 +139,7 @@ def _definition(row: Any) -> StoredDefinition:
         generation=row.generation,
         observed_generation=row.observed_generation,
         digest=row.digest,
-        document=json.loads(row.document),
+        document=_document(row.document),
         file=row.file,
         line=row.line,
         revision=row.revision,
@@ -141,6 +149,15 @@ def _definition(row: Any) -> StoredDefinition:
         created_us=row.created_us,
         updated_us=row.updated_us,
     )
+
+
+def _document(text: str) -> Mapping[str, Json]:
+    """Read a stored document; a malformed one is empty, so that the files replace it and nothing else stops (X2)."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _trigger(row: Any) -> StoredTrigger:

@@ -10,13 +10,13 @@ from sqlalchemy import BigInteger, bindparam, insert, literal, or_, select, true
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from reconciler.errors import KeyTakenError, NotFoundError
-from reconciler.model.definition import Json, canonical
+from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Json, canonical
 from reconciler.model.lease import Term
 from reconciler.model.policy import Ended, after_attempt
 from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, RunState
 from reconciler.store import audit
 from reconciler.store.database import Tx, in_states
-from reconciler.store.definitions import load_version
+from reconciler.store.definitions import find_version
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds
 from reconciler.store.leader import guard
 from reconciler.store.order import order_key
@@ -121,9 +121,10 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
 
 
 def _after_lost_lease(tx: Tx, run: Any) -> RunState:
-    job = load_version(tx, run.definition_id, run.generation)
+    job = find_version(tx, run.definition_id, run.generation)
     ended = Ended(AttemptOutcome.LOST_LEASE, failures=0, lost_leases=run.lost_leases + 1)
-    return after_attempt(ended, job.retry, max_lost_leases=job.max_lost_leases)
+    most = DEFAULT_MAX_LOST_LEASES if job is None else job.max_lost_leases
+    return after_attempt(ended, DEFAULT_RETRY if job is None else job.retry, max_lost_leases=most)
 
 
 def cancel(tx: Tx, run_id: int, *, actor: str) -> RunState | None:

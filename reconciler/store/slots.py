@@ -7,7 +7,7 @@ Laws: exactly one run or ledger row per (trigger, slot) (S1); rows and the trigg
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -31,11 +31,12 @@ SLOTS_PER_TRIGGER: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What one step did; `more` when due triggers are left."""
+    """What one step did; `more` when due triggers are left, `broken` why some could not be settled, by trigger id."""
 
     runs: int
     skipped: int
     more: bool
+    broken: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,18 @@ def settle(  # noqa: PLR0913 - the bounds of one step, each named at the call
     guard(tx, term)
     now_us = tx.now_us() if at_us is None else at_us
     due = _due(tx, now_us, look_ahead_us=look_ahead_us, limit=limit, only=only)
-    steps = [_step(each, now_us, look_ahead_us=look_ahead_us, on_time_us=on_time_us) for each in due]
+    steps, broken = [], {}
+    for each in due:
+        try:
+            steps.append(_step(each, now_us, look_ahead_us=look_ahead_us, on_time_us=on_time_us))
+        except Exception as fault:  # noqa: BLE001 - one malformed row must not stop the other triggers (X2)
+            broken[each.id] = f"{type(fault).__name__}: {fault}"
     won = _move_cursors(tx, steps)
     mine = [step for step in steps if step.trigger.id in won]
     made = _make_runs(tx, term, mine, now_us)
     skipped = _record_skips(tx, term, mine, now_us)
-    return Settled(made, skipped, more=len(due) == limit or any(_is_due_still(step, now_us) for step in mine))
+    more = len(due) - len(broken) == limit or any(_is_due_still(step, now_us) for step in mine)
+    return Settled(made, skipped, more, broken)
 
 
 def next_fire_us(tx: Tx) -> int | None:

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from reconciler.model.run import AttemptOutcome, RunState
 from reconciler.store import claims, queries
 from reconciler.store.passes import PassState
+from reconciler.store.tables import definition_versions
 from tests.reconcile.cast import Committer, document
 
 
@@ -364,3 +366,19 @@ def test_what_was_done_stands_in_the_audit(committer: Committer) -> None:
     actions = committer.store.database.read(lambda tx: [row.action for row in queries.audited(tx, limit=10)])
 
     assert actions == ["run.created", "revision.applied"]
+
+
+def test_a_malformed_row_of_the_store_stops_neither_its_neighbours_nor_its_own_repair(committer: Committer) -> None:
+    """X2."""
+    for name in ("bad", "gone", "good"):
+        committer.write(name)
+    committer.apply()
+    committer.store.database.tx(lambda tx: tx.execute(update(definition_versions).values(document="[")))
+    committer.remove("gone")
+    committer.write("bad", priority=1)
+    committer.write("new")
+
+    ended = committer.apply()
+
+    assert ended.state is PassState.APPLIED
+    assert {name: each.generation for name, each in committer.live().items()} == {"bad": 2, "good": 1, "new": 1}
