@@ -21,10 +21,11 @@ from reconciler.clock import SECOND_US, from_us
 from reconciler.errors import StoreUnavailableError, UsageError
 from reconciler.model.lease import Timings
 from reconciler.model.run import RunState
-from reconciler.reconcile.apply import Source
+from reconciler.reconcile.apply import PassEnded, PassRefused, Source
 from reconciler.store import definitions, queries
 from reconciler.store.database import Database
 from reconciler.store.queries import RunRow
+from reconciler.telemetry import Event, subscribe
 from reconciler.telemetry.log import log_events
 
 _ALLOWED: Final = ("cat", "cut", "date", "echo", "env", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
@@ -68,6 +69,8 @@ def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose
     database = open_store(url, create=True)
     if verbose:
         log_events()
+    else:
+        subscribe(_tell_of_files)
     click.echo(_NOTICE)
     click.echo(f"definitions  {path}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
     leader = LeaderProcess(database, Source(options.DEFAULT_SOURCE, path, moved=True), timings=_TIMINGS)
@@ -81,6 +84,18 @@ def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose
         leader.stop()
         _stop(worker)
         database.close()
+
+
+def _tell_of_files(event: Event) -> None:
+    """Say what a pass over the files did, or why it did not."""
+    match event:
+        case PassEnded():
+            click.echo(f"files applied: {event.created} new, {event.updated} changed, {event.pruned} removed")
+        case PassRefused():
+            reason = event.reason or f"{event.problems} problems; the last good versions go on"
+            click.echo(f"files {event.state.lower()}: {reason}. See `reconciler validate`", err=True)
+        case _:
+            return
 
 
 def _write_examples(path: Path) -> None:

@@ -130,7 +130,7 @@ def reconcile_pass(row: Pass) -> Row:
         "requestedBy": row.requested_by,
         "requestedAt": iso(row.requested_us),
         "finishedAt": _instant(row.finished_us),
-        "revision": row.revision,
+        "revision": row.revision or None,
         "planDigest": row.plan_digest,
         "deletionDigest": row.deletion_digest,
         "report": dict(row.report),

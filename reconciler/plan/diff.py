@@ -182,18 +182,22 @@ def _field_changes(want: Definition, have: Stored) -> list[FieldChange]:
 
 
 def _fact(change: Change) -> list[Json]:
-    """Give what of a change goes into the plan's digest: what it does, to what, from where to where."""
+    """Give what of a change goes into the plan's digest: what it does to which name, from which content to which.
+
+    Nothing that only a store knows: a plan against the commit that is applied has the digest of the plan against the
+    store, so what was looked at in CI can be applied with `--expect-digest`.
+    """
     match change:
         case Create(definition):
             return ["create", definition.job.name, definition.job.digest]
         case Update(definition, stored):
-            return ["update", stored.uid, stored.generation, definition.job.digest]
+            return ["update", stored.name, stored.digest, definition.job.digest]
         case Delete(stored):
-            return ["delete", stored.uid, stored.generation]
+            return ["delete", stored.name, stored.digest]
         case Unchanged(_, stored):
-            return ["keep", stored.uid, stored.generation]
+            return ["keep", stored.name, stored.digest]
         case Broken(name, _, stored):
-            return ["broken", name, stored.generation if stored else 0]
+            return ["broken", name, stored.digest if stored else None]
 
 
 __all__ = [

@@ -42,7 +42,7 @@ def as_text(plan: Plan, about: About) -> str:
         lines += _change_lines(plan, change, about.now_us, width)
     lines += [""] if plan.changes else []
     if not isinstance(plan.ruling, Allowed):
-        lines += [f"! {_ruling_words(plan)}", ""]
+        lines += [f"! {_ruling_words(plan, about)}", ""]
     lines += [_counts_line(plan), f"plan digest: {plan.digest}", _next_step(plan, about)]
     return "\n".join(lines)
 
@@ -149,14 +149,19 @@ def _shown(field: FieldChange, side: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def _ruling_words(plan: Plan) -> str:
+def _ruling_words(plan: Plan, about: About) -> str:
     match plan.ruling:
         case Held(reason, digest):
-            return f"held: {reason}\n  nothing of this revision applies until: reconciler approve {digest}"
+            return f"held: {reason}\n  nothing of this revision applies until {_approval(about, digest)}"
         case Withheld(reason):
             return f"deletions withheld: {reason}"
         case Allowed():
             return ""
+
+
+def _approval(about: About, digest: str) -> str:
+    """Say how to release held deletions; only a plan against the store knows which definitions these are."""
+    return f"`reconciler approve {digest}`" if about.level == "store" else "they are approved, once a leader holds them"
 
 
 def _ruling_facts(plan: Plan) -> dict[str, Json]:

@@ -99,7 +99,11 @@ def drain(tx: Tx, session: Session) -> None:
 
 def end(tx: Tx, session: Session) -> None:
     """End the session now, so that the reaper need not wait for its lease. Only after its jobs are gone."""
-    ended = update(nodes).where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now).values(lease_until_us=tx.lease_now)
+    ended = (
+        update(nodes)
+        .where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now)
+        .values(state="Dead", epoch=-nodes.c.id, lease_until_us=tx.lease_now)
+    )
     tx.execute(ended, _proof(session))
 
 

@@ -97,13 +97,23 @@ def test_a_broken_definition_keeps_its_last_good_version_or_stays_absent() -> No
     ]
 
 
+def test_a_plan_against_the_applied_commit_has_the_digest_of_the_plan_against_the_store() -> None:
+    """What was looked at in CI, without a store, can be applied with --expect-digest."""
+    change = tree(declared("a", priority=1), declared("c"))
+
+    against_commit = planned(change, [stored("a"), stored("b")]).digest
+    against_store = planned(change, [stored("a", generation=7), stored("b", generation=3)]).digest
+
+    assert against_commit == against_store
+
+
 def test_the_digest_names_exactly_these_changes() -> None:
     base = planned(tree(declared("a", priority=1), declared("b")), [stored("a"), stored("b")]).digest
 
     assert planned(tree(declared("b", line=7), declared("a", priority=1)), [stored("b"), stored("a")]).digest == base
     assert planned(tree(declared("a", priority=2), declared("b")), [stored("a"), stored("b")]).digest != base
     assert (
-        planned(tree(declared("a", priority=1), declared("b")), [stored("a", generation=2), stored("b")]).digest != base
+        planned(tree(declared("a", priority=1), declared("b")), [stored("a", priority=9), stored("b")]).digest != base
     )
     assert planned(tree(declared("a", priority=1)), [stored("a"), stored("b")]).digest != base
     assert (
