@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
@@ -10,24 +12,29 @@ import click
 from reconciler.cli import options
 from reconciler.cli import show as printed
 from reconciler.cli.stores import actor, open_store
-from reconciler.clock import SystemClock
+from reconciler.clock import SystemClock, iso
 from reconciler.errors import StoreUnavailableError, UsageError
+from reconciler.model.log import OutputStream
 from reconciler.model.run import RunState
 from reconciler.store import queries, runs
+from reconciler.store.database import Database, Tx
+from reconciler.store.logs import LogRow, lines_of
 
 _POLL_SECONDS: Final = 0.1
+_FOLLOW_SECONDS: Final = 0.25
+_LINES_AT_ONCE: Final = 1000
 
 
 @click.group()
 def command() -> None:
-    r"""Look at runs, wait for them, cancel them.
+    """Look at runs, wait for them, cancel them.
 
     \b
     Examples:
       reconciler runs list --job daily-sales-report
       reconciler runs show 42
-      reconciler runs logs 42
-    """
+      reconciler runs logs 42 --follow
+    """  # noqa: D301 - click looks for the character itself
 
 
 @command.command(name="list")
@@ -67,14 +74,45 @@ def show(run_id: int, store_url: str | None, output: str) -> None:
 @command.command()
 @click.argument("run_id", type=int)
 @options.store
-def logs(run_id: int, store_url: str | None) -> None:
-    """Print what the run's attempts wrote."""
-    database = open_store(store_url)
-    row, attempts = database.read(lambda tx: (queries.run_shown(tx, run_id), queries.attempts_of(tx, run_id)))
-    for each in attempts:
-        click.echo(each.output, nl=not each.output.endswith("\n"))
+@click.option("--follow", "-f", is_flag=True, help="Go on until the run is over.")
+@click.option("--attempt", type=click.IntRange(min=1), default=None, help="Only lines of this attempt.")
+@click.option("--stream", type=click.Choice(list(map(str, OutputStream))), default=None, help="Only lines of this one.")
+@click.option("--timestamps", is_flag=True, help="Print before each line when it was read.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="The lines as they are, or a JSON object for each: time, node, attempt, stream, text.",
+)
+def logs(
+    run_id: int,
+    store_url: str | None,
+    follow: bool,
+    attempt: int | None,
+    stream: str | None,
+    timestamps: bool,
+    output: str,
+) -> None:
+    """Print what the run's attempts wrote, line by line.
+
+    \b
+    Examples:
+      reconciler runs logs 42 --follow
+      reconciler runs logs 42 --attempt 2 --stream stderr --timestamps
+      reconciler runs logs 42 -o json | jq -r .text
+    """  # noqa: D301 - same
+
+    def shown(line: LogRow) -> str:
+        if output == "json":
+            return json.dumps(printed.log_line(line), ensure_ascii=False)
+        return f"{iso(line.at_us)} {line.text}" if timestamps else line.text
+
+    wanted = None if stream is None else OutputStream(stream)
+    row = print_log(open_store(store_url), run_id, shown, follow=follow, attempt=attempt, stream=wanted)
     if not row.is_over:
-        click.echo(f"run {run_id} is {row.state}: its output is stored when the attempt ends", err=True)
+        click.echo(f"run {run_id} is {row.state}: there may be more to come (--follow)", err=True)
 
 
 @command.command()
@@ -116,6 +154,37 @@ def print_runs(store_url: str | None, output: str, limit: int, job: str | None, 
         ["id", "definition", "trigger", "slot", "state", "attempt", "fence", "node", "exitCode", "error"],
         empty="no runs",
     )
+
+
+def print_log(
+    database: Database,
+    run_id: int,
+    shown: Callable[[LogRow], str],
+    *,
+    follow: bool,
+    attempt: int | None,
+    stream: OutputStream | None,
+) -> queries.RunRow:
+    """Print the lines of a run, those that are there or (`follow`) all until it is over; give the run as it was then.
+
+    The run is read before its lines: once it is over, they are all there.
+    """
+    clock, never = SystemClock(), threading.Event()
+    after = (0, -1)
+
+    def read(tx: Tx) -> tuple[queries.RunRow, list[LogRow]]:
+        row = queries.run_shown(tx, run_id)
+        return row, lines_of(tx, run_id, limit=_LINES_AT_ONCE, after=after, attempt=attempt, stream=stream)
+
+    while True:
+        row, lines = database.read(read)
+        if lines:
+            click.echo("\n".join(map(shown, lines)))
+            after = (lines[-1].fence, lines[-1].seq)
+        if len(lines) < _LINES_AT_ONCE:
+            if row.is_over or not follow:
+                return row
+            clock.wait(never, _FOLLOW_SECONDS)
 
 
 def wait_for(database: Any, run_id: int, timeout: float) -> int:

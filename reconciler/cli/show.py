@@ -11,6 +11,7 @@ import yaml
 
 from reconciler.clock import iso
 from reconciler.store.definitions import StoredDefinition
+from reconciler.store.logs import LogRow
 from reconciler.store.nodes import Node
 from reconciler.store.passes import Pass
 from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
@@ -158,6 +159,17 @@ def dead_letter(row: DeadLetter) -> Row:
         "lastOutcome": row.last_outcome,
         "error": row.error,
         "parkedAt": iso(row.parked_us),
+    }
+
+
+def log_line(row: LogRow) -> Row:
+    """Show a line that a job printed."""
+    return {
+        "time": iso(row.at_us),
+        "node": row.node,
+        "attempt": row.attempt,
+        "stream": str(row.stream),
+        "text": row.text,
     }
 
 

@@ -6,10 +6,12 @@ from `sources_of` and its CHECK constraints from the sets below, so code and dat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from reconciler.model.log import LogLine
 
 
 class RunState(StrEnum):
@@ -117,6 +119,7 @@ class Claim:
 class Outcome:
     """What a worker reports of an attempt it finished; `output` is bounded text, already cleaned.
 
+    `log` holds the last lines of it, those that are not yet stored.
     `started_us` and `finished_us` are of the node's own clock: the store uses only their difference.
     """
 
@@ -131,3 +134,4 @@ class Outcome:
     output: str = ""
     is_permanent: bool = False
     """A failure that another attempt would only repeat."""
+    log: Sequence[LogLine] = ()

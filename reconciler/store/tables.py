@@ -7,7 +7,6 @@ words of `reconciler.model.run`, and each CHECK says the same truth as the code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import (
@@ -16,7 +15,6 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
-    Identity,
     Index,
     Integer,
     MetaData,
@@ -27,7 +25,9 @@ from sqlalchemy import (
     text,
 )
 
+from reconciler.model.log import OutputStream
 from reconciler.model.run import HELD, LIVE, TERMINAL, AttemptOutcome, RunState, SkipReason
+from reconciler.store.columns import Big, identity, one_of, partial
 
 metadata: Final = MetaData(
     naming_convention={
@@ -38,24 +38,6 @@ metadata: Final = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
-
-Big: Final = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits; SQLite hands out ids only to a column that is called INTEGER."""
-
-
-def _one_of(column: str, values: Iterable[str]) -> str:
-    return f"{column} IN ({', '.join(repr(str(value)) for value in sorted(values))})"
-
-
-def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """Index only the rows that some statement looks for."""
-    return Index(name, *columns, unique=unique, postgresql_where=text(where), sqlite_where=text(where))
-
-
-def _identity() -> Column[int]:
-    """Ids never come back: IDENTITY on PostgreSQL, AUTOINCREMENT on SQLite."""
-    return Column("id", Big, Identity(), primary_key=True)
-
 
 meta: Final = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
@@ -87,7 +69,7 @@ PASS_STATES: Final = ("Requested", "Running", "Applied", "Unchanged", "Invalid",
 passes: Final = Table(
     "passes",
     metadata,
-    _identity(),
+    identity(),
     Column("source", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("requested_by", Text, nullable=False),
@@ -100,8 +82,8 @@ passes: Final = Table(
     Column("plan_digest", Text),
     Column("deletion_digest", Text),
     Column("report", Text),
-    CheckConstraint(_one_of("state", PASS_STATES), name="state"),
-    _partial("ix_passes_requested", "id", where="state = 'Requested'"),
+    CheckConstraint(one_of("state", PASS_STATES), name="state"),
+    partial("ix_passes_requested", "id", where="state = 'Requested'"),
     sqlite_autoincrement=True,
 )
 
@@ -135,7 +117,7 @@ approvals: Final = Table(
 requirements: Final = Table(
     "requirements",
     metadata,
-    _identity(),
+    identity(),
     Column("queue", Text, nullable=False),
     Column("handler", Text, nullable=False),
     UniqueConstraint("queue", "handler"),
@@ -146,7 +128,7 @@ requirements: Final = Table(
 definitions: Final = Table(
     "definitions",
     metadata,
-    _identity(),
+    identity(),
     Column("uid", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
@@ -164,7 +146,7 @@ definitions: Final = Table(
     Column("created_us", BigInteger, nullable=False),
     Column("updated_us", BigInteger, nullable=False),
     Column("deleted_us", BigInteger),
-    _partial("uq_definitions_live_name", "kind", "name", where="deleted_us IS NULL", unique=True),
+    partial("uq_definitions_live_name", "kind", "name", where="deleted_us IS NULL", unique=True),
     Index("ix_definitions_source_deleted_us", "source", "deleted_us"),
     sqlite_autoincrement=True,
 )
@@ -183,7 +165,7 @@ definition_versions: Final = Table(
 triggers: Final = Table(
     "triggers",
     metadata,
-    _identity(),
+    identity(),
     Column("definition_id", Big, ForeignKey("definitions.id"), nullable=False),
     Column("name", Text, nullable=False),
     Column("timing", Text, nullable=False),
@@ -194,7 +176,7 @@ triggers: Final = Table(
     Column("removed_us", BigInteger),
     UniqueConstraint("definition_id", "name"),
     CheckConstraint("removed_us IS NULL OR next_fire_us IS NULL", name="removed_never_fires"),
-    _partial("ix_triggers_next_fire_us", "next_fire_us", where="next_fire_us IS NOT NULL"),
+    partial("ix_triggers_next_fire_us", "next_fire_us", where="next_fire_us IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 
@@ -207,7 +189,7 @@ slots: Final = Table(
     Column("reason", Text, nullable=False),
     Column("recorded_us", BigInteger, nullable=False),
     Column("recorded_by", Text, nullable=False),
-    CheckConstraint(_one_of("reason", SkipReason), name="reason"),
+    CheckConstraint(one_of("reason", SkipReason), name="reason"),
     Index("ix_slots_definition_id_slot_us", "definition_id", "slot_us"),
 )
 """The ledger: one row per slot that did not become a run."""
@@ -215,7 +197,7 @@ slots: Final = Table(
 nodes: Final = Table(
     "nodes",
     metadata,
-    _identity(),
+    identity(),
     # UNIQUE makes "declare dead" a key change: it waits for claims that hold the row FOR KEY SHARE.
     Column("epoch", BigInteger, nullable=False, unique=True),
     Column("name", Text, nullable=False),
@@ -230,8 +212,8 @@ nodes: Final = Table(
     Column("registered_us", BigInteger, nullable=False),
     Column("heartbeat_us", BigInteger, nullable=False),
     Column("lease_until_us", BigInteger, nullable=False),
-    CheckConstraint(_one_of("state", ("Active", "Draining", "Dead")), name="state"),
-    _partial("ix_nodes_alive_lease_until_us", "lease_until_us", where="state <> 'Dead'"),
+    CheckConstraint(one_of("state", ("Active", "Draining", "Dead")), name="state"),
+    partial("ix_nodes_alive_lease_until_us", "lease_until_us", where="state <> 'Dead'"),
     sqlite_autoincrement=True,
 )
 
@@ -239,7 +221,7 @@ nodes: Final = Table(
 runs: Final = Table(
     "runs",
     metadata,
-    _identity(),
+    identity(),
     Column("definition_id", Big, nullable=False),
     Column("generation", Integer, nullable=False),
     Column("trigger_id", Big),
@@ -258,15 +240,15 @@ runs: Final = Table(
     Column("has_body", Boolean, nullable=False, server_default=text("false")),
     Column("created_us", BigInteger, nullable=False),
     Column("created_by", Text, nullable=False),
-    CheckConstraint(_one_of("state", LIVE), name="live_state"),
-    CheckConstraint(f"({_one_of('state', HELD)}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
+    CheckConstraint(one_of("state", LIVE), name="live_state"),
+    CheckConstraint(f"({one_of('state', HELD)}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
     CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
     CheckConstraint("fence >= attempt", name="fence_grows_with_each_attempt"),
-    _partial("ix_runs_ready", "order_key", "id", where=_one_of("state", (RunState.PENDING,))),
-    _partial("ix_runs_sleeping", "due_us", "id", where=_one_of("state", (RunState.SCHEDULED, RunState.RETRYING))),
-    _partial("ix_runs_held", "node_id", where=_one_of("state", HELD)),
+    partial("ix_runs_ready", "order_key", "id", where=one_of("state", (RunState.PENDING,))),
+    partial("ix_runs_sleeping", "due_us", "id", where=one_of("state", (RunState.SCHEDULED, RunState.RETRYING))),
+    partial("ix_runs_held", "node_id", where=one_of("state", HELD)),
     Index("ix_runs_definition_id", "definition_id"),
-    _partial("uq_runs_slot", "trigger_id", "slot_us", where="trigger_id IS NOT NULL", unique=True),
+    partial("uq_runs_slot", "trigger_id", "slot_us", where="trigger_id IS NOT NULL", unique=True),
     sqlite_autoincrement=True,
 )
 """Live runs only: narrow rows, few indexes."""
@@ -303,7 +285,7 @@ run_history: Final = Table(
     Column("finished_us", BigInteger, nullable=False),
     Column("exit_code", Integer),
     Column("error", Text),
-    CheckConstraint(_one_of("state", TERMINAL), name="terminal_state"),
+    CheckConstraint(one_of("state", TERMINAL), name="terminal_state"),
     Index("ix_run_history_definition_id_finished_us", "definition_id", "finished_us"),
     Index("ix_run_history_finished_us", "finished_us"),
 )
@@ -334,14 +316,29 @@ attempts: Final = Table(
     Column("exit_code", Integer),
     Column("error", Text),
     Column("output", Text, nullable=False, server_default=""),
-    CheckConstraint(_one_of("outcome", AttemptOutcome), name="outcome"),
+    CheckConstraint(one_of("outcome", AttemptOutcome), name="outcome"),
 )
 """One row per hold on a run, written when the hold ends."""
+
+run_logs: Final = Table(
+    "run_logs",
+    metadata,
+    Column("run_id", Big, primary_key=True, autoincrement=False),
+    Column("fence", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("node_id", Big, nullable=False),
+    Column("stream", Text, nullable=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("text", Text, nullable=False),
+    CheckConstraint(one_of("stream", OutputStream), name="stream"),
+)
+"""One row per line that a job printed, written while the job runs and when it ends; bounded per hold."""
 
 audit: Final = Table(
     "audit",
     metadata,
-    _identity(),
+    identity(),
     Column("at_us", BigInteger, nullable=False),
     Column("actor", Text, nullable=False),
     Column("action", Text, nullable=False),

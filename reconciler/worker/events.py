@@ -103,8 +103,18 @@ class RunStopped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class StrayFound(Event):
+    """The store granted a run and its answer was lost: it never started here and is handed back."""
+
+    level: ClassVar[int] = logging.WARNING
+    node: str
+    run_id: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
 class FencedOut(Event):
-    """A write was refused: the run is no longer ours. `operation` is `finish` or `hand_back`."""
+    """A write was refused: the run is no longer ours. `operation` is `finish`, `hand_back` or `log`."""
 
     level: ClassVar[int] = logging.WARNING
     node: str

@@ -12,9 +12,10 @@ import socket
 import sys
 
 from reconciler.clock import SECOND_US, SystemClock
-from reconciler.model.lease import Session
+from reconciler.model.lease import Session, answer_seconds_of
 from reconciler.store import nodes
 from reconciler.store.database import Database
+from reconciler.store.dialect import Limits
 from reconciler.worker.kin import become_subreaper, forbid_new_privileges, kill_everything_below
 from reconciler.worker.watch import Guard, OpenRenewal
 from reconciler.worker.wire import Channel, Setup
@@ -24,7 +25,8 @@ class StoreRenewal:
     """Renews sessions in the store, on a connection of its own."""
 
     def __init__(self, setup: Setup) -> None:
-        self._database = Database.open(setup.store_url, clock=SystemClock())
+        limits = Limits(answer_seconds=answer_seconds_of(setup.lease_seconds))
+        self._database = Database.open(setup.store_url, clock=SystemClock(), limits=limits)
         self._lease_us = round(setup.lease_seconds * SECOND_US)
 
     def renew(self, session: Session) -> bool:

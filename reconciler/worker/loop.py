@@ -25,6 +25,7 @@ from reconciler.model.run import AttemptOutcome, Outcome
 from reconciler.store import claims
 from reconciler.store.database import Database
 from reconciler.telemetry import emit
+from reconciler.worker.claiming import Claiming
 from reconciler.worker.events import (
     GuardDied,
     RenewalMissed,
@@ -36,6 +37,7 @@ from reconciler.worker.events import (
 )
 from reconciler.worker.execute import Place, prepare
 from reconciler.worker.flush import Flusher
+from reconciler.worker.logs import Logs, appending
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.output import Reader
 from reconciler.worker.pace import Drain, Pace
@@ -83,14 +85,18 @@ class Worker:
         self._scratch = Path(tempfile.mkdtemp(prefix="reconciler-"))
         self._guard = self._start_guard()
         self.waker = Waker()
-        self._reader = Reader(self.waker.wake)
-        self._held = HeldRuns(self._scratch, self._reader, clock=clock)
-        self._flusher = Flusher(options.name, self._finish, clock=clock, wake=self.waker.wake)
+        self._reader = Reader(self.waker.wake, clock=clock)
+        logs = Logs(options.name, appending(database), clock=clock)
+        self._held = HeldRuns(self._scratch, self._reader, logs, clock=clock)
+        self._flusher = Flusher(
+            options.name, self._finish, read_back=self._read_back, logs=logs, clock=clock, wake=self.waker.wake
+        )
         self._membership = Membership(options, database, clock=clock, chance=chance)
         self._versions = Versions(database)
         self._programs = options.programs()
         self._drain = Drain(options)
-        self._claiming = Pace(options.timings.poll_min_seconds, options.timings.poll_max_seconds)
+        self._claims = Claiming(options, database, clock=clock)
+        self._claiming = self._claims.pace
         self._starting = Pace(_TRY_AGAIN_SECONDS, _TRY_AGAIN_SECONDS)
         self._cancelling = Pace(_CANCELS_EVERY_SECONDS, _CANCELS_EVERY_SECONDS)
 
@@ -124,11 +130,12 @@ class Worker:
             self._keep_session,
             self._stop_cancelled,
             self._drain_on,
+            self._hand_back_strays,
             self._claim,
             self._start_claimed,
-            self._guard.say_alive,
         ):
             self._survive(step)
+            self._survive(self._guard.say_alive)  # after each: any of them may wait for the store for a while
 
     def wait(self) -> None:
         """Sleep until a message, an ended output or result, a signal, or the next poll."""
@@ -237,7 +244,7 @@ class Worker:
         """Give a result to the flusher, which frees the slot. A lost lease is the store's to record, not ours."""
         run_id, fence, node = outcome.run_id, outcome.fence, self._options.name
         if outcome.result is not AttemptOutcome.LOST_LEASE:
-            self._flusher.put(held.session, outcome)
+            self._flusher.put(held.session, outcome, held.log)
         if outcome.result in {AttemptOutcome.LOST_LEASE, AttemptOutcome.HANDED_BACK}:
             emit(RunStopped(node, run_id, fence, outcome.error or ""))
         else:
@@ -282,20 +289,24 @@ class Worker:
             held.stopping_grace = grace_seconds
             self._guard.say(Stop(held.name, reason, grace_seconds))
 
+    def _hand_back_strays(self) -> None:
+        if (session := self._membership.session) is not None:
+            for stray in self._claims.strays(session, self._known):
+                self._flusher.put(session, stray)
+
+    def _known(self) -> set[tuple[int, int]]:
+        return {(held.claim.run_id, held.claim.fence) for held in self._held} | self._flusher.unwritten
+
     def _may_claim(self) -> bool:
-        return (
-            self._membership.session is not None and not self._drain.is_asked and len(self._held) < self._options.slots
-        )
+        is_open = self._membership.session is not None and not self._membership.is_ending
+        return is_open and not self._drain.is_asked and len(self._held) < self._options.slots
 
     def _claim(self) -> None:
         session = self._membership.session
         if session is None or not self._may_claim() or not self._claiming.is_due(self._clock.elapsed()):
             return
-        options, free = self._options, self._options.slots - len(self._held)
         try:
-            won = self._database.tx(
-                lambda tx: claims.claim(tx, session, limit=free, handlers=options.handlers, queues=options.queues)
-            )
+            won = self._claims.claim(session, self._options.slots - len(self._held))
         except SessionLostError as fault:
             self._lose(session.epoch, str(fault))
             return
@@ -307,7 +318,7 @@ class Worker:
     def _start_claimed(self) -> None:
         """Hand what was claimed to the guard. A store that fails meanwhile is asked again, a bit later."""
         waiting = [held for held in self._held if not held.is_started]
-        if waiting and self._starting.is_due(self._clock.elapsed()):
+        if waiting and not self._membership.is_ending and self._starting.is_due(self._clock.elapsed()):
             for held in waiting:
                 self._start(held)
 
@@ -331,3 +342,6 @@ class Worker:
 
     def _finish(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
         return self._database.tx(lambda tx: claims.finish(tx, session, outcomes))
+
+    def _read_back(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+        return self._database.read(lambda tx: claims.recorded(tx, session, outcomes))

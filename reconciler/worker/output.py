@@ -1,8 +1,7 @@
-"""What jobs print: always read, kept within bounds, and shown so that nothing in it can do harm.
+"""What jobs print: always read, from both streams, and kept within bounds.
 
-Law: a job never waits for us to read, however much it prints, and what is kept never exceeds `HEAD_BYTES + TAIL_BYTES`.
-Bytes that are no UTF-8 become replacement characters; NUL, escapes and other control characters are shown as escapes,
-since PostgreSQL stores no NUL and terminals obey the rest.
+Law: a job never waits for us to read, however much it prints, and what is kept never exceeds `HEAD_BYTES + TAIL_BYTES`
+with the result, and the bounds of `reconciler.worker.lines` in its log.
 """
 
 from __future__ import annotations
@@ -15,28 +14,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from reconciler.clock import Clock
+from reconciler.model.log import OutputStream
+from reconciler.worker.lines import RunLog
+from reconciler.worker.text import Lines, clean, without_broken_end, without_broken_start
 from reconciler.worker.wire import Waker
 
 HEAD_BYTES: Final = 32 * 1024
 TAIL_BYTES: Final = 32 * 1024
 _READ_BYTES: Final = 1 << 16
-_CONTINUATION: Final = range(0x80, 0xC0)
-_LONGEST_CHARACTER: Final = 4
-_SHOWN: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"},
-    **{code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)},
-}
-"""Control characters, and halves of surrogate pairs, which no encoding takes."""
-
-
-def clean(raw: bytes) -> str:
-    """Turn bytes of a job into text that any store, page or terminal can take."""
-    return show_controls(raw.decode("utf-8", errors="replace"))
-
-
-def show_controls(text: str) -> str:
-    """Show control characters as escapes; line ends become newlines."""
-    return text.replace("\r\n", "\n").translate(_SHOWN)
 
 
 class Captured:
@@ -66,26 +52,22 @@ class Captured:
         left_out, tail = self._left_out + cut, tail[cut:]
         if not left_out:
             return clean(bytes(self._head) + tail)
-        head = _without_broken_end(bytes(self._head))
-        whole_tail = _without_broken_start(tail)
+        head = without_broken_end(bytes(self._head))
+        whole_tail = without_broken_start(tail)
         left_out += len(self._head) - len(head) + len(tail) - len(whole_tail)
         return f"{clean(head)}\n[reconciler: {left_out} bytes left out]\n{clean(whole_tail)}"
 
 
-class Stream:
-    """The output of one job."""
+class Pipe:
+    """Our end of one stream of a job."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, output: Output, stream: OutputStream, descriptor: int) -> None:
+        self.output = output
         self.descriptor = descriptor
-        self.captured = Captured()
-        self._ended = threading.Event()
+        self._stream = stream
+        self._lines = Lines()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether nobody reads from it any more: all has been read, or it was given up."""
-        return self._ended.is_set()
-
-    def read(self) -> bool:
+    def read(self, clock: Clock) -> bool:
         """Read what is there; False at the end."""
         try:
             chunk = os.read(self.descriptor, _READ_BYTES)
@@ -93,42 +75,83 @@ class Stream:
             return True
         except OSError:
             return False
-        self.captured.add(chunk)
+        if chunk:
+            self._pass_on(self._lines.add(chunk), clock)
         return bool(chunk)
 
-    def finish(self) -> None:
-        """Close our end."""
-        if not self.has_ended:
-            os.close(self.descriptor)
-            self._ended.set()
+    def close(self, clock: Clock) -> None:
+        """Close our end; what was read of a line that has no end is a line too."""
+        os.close(self.descriptor)
+        self._pass_on(self._lines.end(), clock)
+
+    def _pass_on(self, blocks: list[bytes], clock: Clock) -> None:
+        for block in blocks:
+            self.output.captured.add(block)
+            self.output.log.add(self._stream, clock.now_us(), block)
+
+
+class Output:
+    """What one job prints, on both streams, in the order in which it is read."""
+
+    def __init__(self, log: RunLog) -> None:
+        self.log = log
+        self.captured = Captured()
+        self.pipes: list[Pipe] = []
+        """Those that are still read."""
+        self._ended = threading.Event()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody reads from it any more: all has been read, or it was given up."""
+        return self._ended.is_set()
+
+    def open(self) -> list[int]:
+        """Make a pipe for each stream, and give the ends for the job to write to."""
+        ends: list[int] = []
+        try:
+            for _ in OutputStream:
+                ends.extend(os.pipe())
+        except OSError:  # this process has too many files open
+            for descriptor in ends:
+                os.close(descriptor)
+            raise
+        for stream, reading in zip(OutputStream, ends[::2], strict=True):
+            os.set_blocking(reading, False)
+            self.pipes.append(Pipe(self, stream, reading))
+        return ends[1::2]
+
+    def end(self) -> None:
+        """Nothing is read any more."""
+        self.log.end()
+        self._ended.set()
 
 
 class Reader:
     """One thread that reads the output of every job of this worker, and wakes the worker when one has ended."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], *, clock: Clock) -> None:
         self._wake_worker = wake
+        self._clock = clock
         self._selector = selectors.DefaultSelector()
         self._waker = Waker()
         self._selector.register(self._waker, selectors.EVENT_READ)
-        self._opened: queue.SimpleQueue[Stream] = queue.SimpleQueue()
-        self._given_up: queue.SimpleQueue[Stream] = queue.SimpleQueue()
+        self._opened: queue.SimpleQueue[Output] = queue.SimpleQueue()
+        self._given_up: queue.SimpleQueue[Output] = queue.SimpleQueue()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
-    def open(self) -> tuple[Stream, int]:
-        """Give a stream to read from, and the descriptor for the job to write to."""
-        ours, theirs = os.pipe()
-        os.set_blocking(ours, False)
-        stream = Stream(ours)
-        self._opened.put(stream)
+    def open(self, log: RunLog) -> tuple[Output, list[int]]:
+        """Give an output to read, and the descriptors for the job to write to: stdout, stderr."""
+        output = Output(log)
+        theirs = output.open()
+        self._opened.put(output)
         self._waker.wake()
-        return stream, theirs
+        return output, theirs
 
-    def give_up(self, stream: Stream) -> None:
+    def give_up(self, output: Output) -> None:
         """Read no further: something that is not the job any more holds the other end."""
-        self._given_up.put(stream)
+        self._given_up.put(output)
         self._waker.wake()
 
     def close(self) -> None:
@@ -142,44 +165,27 @@ class Reader:
     def _run(self) -> None:
         while not self._stopping:
             for key, _ in self._selector.select():
-                if isinstance(key.data, Stream) and not key.data.read():
+                if isinstance(key.data, Pipe) and not key.data.read(self._clock):
                     self._end(key.data)
             self._waker.clear()
             self._take_changes()
         self._take_changes()
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Stream):
+            if isinstance(key.data, Pipe):
                 self._end(key.data)
 
     def _take_changes(self) -> None:
         while not self._opened.empty():
-            stream = self._opened.get()
-            self._selector.register(stream.descriptor, selectors.EVENT_READ, stream)
+            for pipe in self._opened.get().pipes:
+                self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
         while not self._given_up.empty():
-            stream = self._given_up.get()
-            if not stream.has_ended:
-                self._end(stream)
+            for pipe in list(self._given_up.get().pipes):
+                self._end(pipe)
 
-    def _end(self, stream: Stream) -> None:
-        self._selector.unregister(stream.descriptor)
-        stream.finish()
-        self._wake_worker()
-
-
-def _without_broken_end(raw: bytes) -> bytes:
-    """Drop the beginning of a character whose rest was left out."""
-    for back in range(1, min(_LONGEST_CHARACTER, len(raw)) + 1):
-        lead = raw[-back]
-        if lead in _CONTINUATION:
-            continue
-        length = 1 if lead < 0xC0 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else _LONGEST_CHARACTER  # noqa: PLR2004
-        return raw[:-back] if length > back else raw
-    return raw
-
-
-def _without_broken_start(raw: bytes) -> bytes:
-    """Drop the rest of a character whose beginning was left out."""
-    broken = 0
-    while broken < min(_LONGEST_CHARACTER - 1, len(raw)) and raw[broken] in _CONTINUATION:
-        broken += 1
-    return raw[broken:]
+    def _end(self, pipe: Pipe) -> None:
+        self._selector.unregister(pipe.descriptor)
+        pipe.close(self._clock)
+        pipe.output.pipes.remove(pipe)
+        if not pipe.output.pipes:
+            pipe.output.end()
+            self._wake_worker()

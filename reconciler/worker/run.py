@@ -9,6 +9,7 @@ from typing import Final
 
 from reconciler.clock import SystemChance, SystemClock
 from reconciler.store.database import Database
+from reconciler.store.dialect import Limits
 from reconciler.worker.kin import end_with_parent
 from reconciler.worker.loop import Worker
 from reconciler.worker.options import WorkerOptions
@@ -51,7 +52,9 @@ def open_worker(options: WorkerOptions, *, adopts_orphans: bool = False) -> Work
     data.mkdir(parents=True, exist_ok=True)
     return Worker(
         options,
-        database=Database.open(options.store_url, clock=clock),
+        database=Database.open(
+            options.store_url, clock=clock, limits=Limits(answer_seconds=options.timings.answer_seconds)
+        ),
         launch=partial(GuardProcess.start, clock=clock, adopts_orphans=adopts_orphans),
         clock=clock,
         chance=SystemChance(),

@@ -19,9 +19,13 @@ from typing import Final
 
 from reconciler.clock import Clock
 from reconciler.model.lease import Session
+from reconciler.model.log import OutputStream
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
 from reconciler.worker.execute import Prepared, name_of
-from reconciler.worker.output import Reader, Stream, show_controls
+from reconciler.worker.lines import RunLog
+from reconciler.worker.logs import Logs
+from reconciler.worker.output import Output, Reader
+from reconciler.worker.text import show_controls
 from reconciler.worker.wire import Exited
 
 CANCELLED: Final = "someone asked to cancel the run"
@@ -40,7 +44,7 @@ class Held:
     definition: str = ""
     grace_seconds: float = 0.0
     folder: Path | None = None
-    stream: Stream | None = None
+    output: Output | None = None
     started_us: int = 0
     finished_us: int = 0
     exited: Exited | None = None
@@ -57,15 +61,21 @@ class Held:
     @property
     def is_started(self) -> bool:
         """Whether the guard has been asked to start it."""
-        return self.stream is not None
+        return self.output is not None
+
+    @property
+    def log(self) -> RunLog | None:
+        """Its lines."""
+        return self.output.log if self.output else None
 
 
 class HeldRuns:
     """Everything this worker has claimed and not yet concluded."""
 
-    def __init__(self, scratch: Path, reader: Reader, *, clock: Clock) -> None:
+    def __init__(self, scratch: Path, reader: Reader, logs: Logs, *, clock: Clock) -> None:
         self._scratch = scratch
         self._reader = reader
+        self._logs = logs
         self._clock = clock
         self._held: dict[str, Held] = {}
 
@@ -97,8 +107,8 @@ class HeldRuns:
         held.started_us = self._clock.now_us()
         held.grace_seconds = prepared.spawn.grace_seconds
         stdin = [] if prepared.stdin is None else [_readable(prepared.stdin)]
-        held.stream, output = self._reader.open()
-        return [output, *stdin]
+        held.output, outputs = self._reader.open(self._logs.open(held.claim, held.session))
+        return [*outputs, *stdin]
 
     def exited(self, held: Held, how: Exited) -> None:
         """Note that the job's tree is gone."""
@@ -120,8 +130,8 @@ class HeldRuns:
         del self._held[held.name]
         if held.folder is not None:
             shutil.rmtree(held.folder, ignore_errors=True)
-        if held.stream is not None and not held.stream.has_ended:
-            self._reader.give_up(held.stream)
+        if held.output is not None and not held.output.has_ended:
+            self._reader.give_up(held.output)
         now_us = self._clock.now_us()
         return Outcome(
             run_id=held.claim.run_id,
@@ -136,11 +146,11 @@ class HeldRuns:
         )
 
     def _has_been_read(self, held: Held) -> bool:
-        if held.stream is None or held.stream.has_ended:
+        if held.output is None or held.output.has_ended:
             return True
         if not held.given_up and self._clock.elapsed() >= held.exited_at + _OUTPUT_PATIENCE_SECONDS:
             held.given_up = True
-            self._reader.give_up(held.stream)
+            self._reader.give_up(held.output)
         return False
 
 
@@ -172,11 +182,14 @@ def _signal_name(number: int) -> str:
 
 
 def _printed(held: Held) -> str:
-    text = held.stream.captured.text() if held.stream is not None else ""
-    if held.exited is None or not held.exited.leftovers:
+    """Give what the job printed; of processes that it left behind its log is told as well."""
+    text = held.output.captured.text() if held.output is not None else ""
+    if held.output is None or held.exited is None or not held.exited.leftovers:
         return text
     line_end = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{line_end}[reconciler: {held.exited.leftovers} left-over processes were killed]\n"
+    note = f"[reconciler: {held.exited.leftovers} left-over processes were killed]"
+    held.output.log.note(OutputStream.STDERR, held.finished_us, note)
+    return f"{text}{line_end}{note}\n"
 
 
 def _readable(content: bytes) -> int:

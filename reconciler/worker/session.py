@@ -40,6 +40,13 @@ class Membership:
         limit = self.asked_at + timings.lease_seconds - timings.margin_seconds / 2 if self.session else math.inf
         return self._clock.elapsed() >= limit
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the lease was not renewed for so long that jobs are about to be stopped: nothing is begun then."""
+        timings = self._options.timings
+        begins_for = timings.lease_seconds * 2 / 3 - timings.margin_seconds
+        return self._clock.elapsed() >= self.asked_at + begins_for
+
     def renewed(self, epoch: int, asked_at: float) -> None:
         """Note that the guard renewed the lease."""
         if self.session is not None and self.session.epoch == epoch:

@@ -75,7 +75,7 @@ class Warden:
 
     def spawn(self, wanted: Spawn, descriptors: Sequence[int], now: float) -> Spawned | SpawnFailed:
         """Start a job in a session of its own; the descriptors stay the caller's to close."""
-        output, *rest = descriptors
+        output, errors, *rest = descriptors
         try:
             process = subprocess.Popen(
                 list(wanted.argv),
@@ -84,7 +84,7 @@ class Warden:
                 cwd=wanted.cwd,
                 stdin=rest[0] if rest else subprocess.DEVNULL,
                 stdout=output,
-                stderr=output,
+                stderr=errors,
                 start_new_session=True,
             )
         except (OSError, ValueError) as fault:

@@ -53,7 +53,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Spawn:
-    """Start a job under the session `epoch`. Descriptors beside it: its output, then its input if it has any."""
+    """Start a job under the session `epoch`. Descriptors beside it: its output, its errors, its input if any."""
 
     job: str
     epoch: int

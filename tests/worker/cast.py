@@ -88,13 +88,13 @@ class Stage:
 
 
 @contextmanager
-def staged(url: str, folder: Path, **options: Any) -> Iterator[Stage]:
-    """A migrated store and a worker on it; the worker is drained at the end."""
+def staged(url: str, folder: Path, *, worker_url: str | None = None, **options: Any) -> Iterator[Stage]:
+    """A migrated store and a worker on it (perhaps by another way); the worker is drained at the end."""
     database = Database.open(url)
     schema.upgrade(database)
     store = Store(database, TurnedClock())
     settings: dict[str, Any] = {"slots": 4, "allow": ["*"], "timings": FAST, "data": folder / "data", **options}
-    worker = open_worker(WorkerOptions("n1", url, **settings))
+    worker = open_worker(WorkerOptions("n1", worker_url or url, **settings))
     stage = Stage(store, worker)
     stop = subscribe(stage.events.append)
     try:

@@ -42,7 +42,7 @@ class Hands:
         program = argv[0] if argv[0].startswith("/") else f"/bin/{argv[0]}"
         env = {"PATH": "/usr/bin:/bin", CLAIM_MARKER: job, "TEST_MARK": self.marked.mark}
         wanted = Spawn(job, EPOCH, program, argv, env, str(self.folder), timeout, grace)
-        self.guard.say(wanted, [descriptor])
+        self.guard.say(wanted, [descriptor, os.dup(descriptor)])
 
     def sh(self, job: str, script: str, *, timeout: float = 60.0, grace: float = 1.0) -> None:
         self.spawn(job, "sh", "-c", script, timeout=timeout, grace=grace)

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from reconciler.clock import SystemClock
 from reconciler.model.run import AttemptOutcome
-from reconciler.store import claims, nodes
+from reconciler.store import claims, logs, nodes
 from reconciler.store.database import Database
 from reconciler.store.tables import nodes as nodes_table
 from reconciler.worker.events import FencedOut, RunStarted, RunStopped, SessionLost, SessionOpened
-from tests.worker.cast import Stage, command, staged
+from tests.worker.cast import FAST, Stage, command, staged
 from tests.worker.waiting import until
 
 pytestmark = pytest.mark.timeout(60)
@@ -43,6 +44,10 @@ def finish_elsewhere(stage: Stage) -> None:
     assert [stage.store.finish(other, each) for each in won] == [True]
 
 
+def log_of(stage: Stage, run: int) -> list[str]:
+    return [row.text for row in stage.store.database.read(lambda tx: logs.lines_of(tx, run, limit=100))]
+
+
 def sessions(url: str) -> list[nodes.Node]:
     database = Database.open(url)
     listed = database.read(lambda tx: nodes.listed(tx, limit=10))
@@ -65,6 +70,25 @@ def test_a_late_result_is_refused_and_counted_and_the_other_node_s_stands(stage:
 
 
 @pytest.mark.case("LSE-01")
+def test_lines_that_come_late_are_refused_and_counted_and_the_earlier_ones_stand(stage: Stage, tmp_path: Path) -> None:
+    """I3: log append."""
+    script = f"echo early; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo late; sleep 300"
+    run = start(stage, script)
+    until(lambda: log_of(stage, run) == ["early"])
+    expire_sessions(stage)
+    finish_elsewhere(stage)
+    # The worker's loop stands still; only the threads that read and write go on.
+    (tmp_path / "go").touch()
+    until(lambda: stage.told(FencedOut))
+
+    assert stage.told(FencedOut) == [FencedOut("n1", run, 1, "log")]
+    stage.turn_until(lambda: len(stage.told(SessionOpened)) == 2)
+    assert [event.operation for event in stage.told(FencedOut)] == ["log", "hand_back"]
+    assert log_of(stage, run) == ["early"]
+    assert stage.outcomes(run) == [AttemptOutcome.LOST_LEASE, AttemptOutcome.SUCCEEDED]
+
+
+@pytest.mark.case("LSE-01")
 def test_a_job_whose_lease_is_over_is_killed_and_the_node_goes_on_under_a_new_session(stage: Stage) -> None:
     run = start(stage, "sleep 300")
     expire_sessions(stage)
@@ -84,6 +108,21 @@ def test_a_claim_that_the_store_refuses_opens_a_new_session(stage: Stage) -> Non
 
     assert stage.run(command("next", "true")).state == "Succeeded"
     assert len(stage.told(SessionLost)) == 1
+
+
+def test_nothing_is_begun_under_a_lease_that_is_about_to_end(stage: Stage) -> None:
+    """After an outage the store answers before the lease is renewed: a job begun then was stopped at once."""
+    stage.turn_until(lambda: stage.told(SessionOpened))
+    membership = stage.worker._membership  # noqa: SLF001 - as if it had not been renewed for long
+    stage.store.apply(command("job", "true"))
+    run = stage.store.trigger("job")
+    membership.asked_at = long_ago = SystemClock().elapsed() - 0.6 * FAST.lease_seconds
+
+    stage.turn_until(lambda: stage.told(RunStarted))
+
+    assert membership.asked_at > long_ago, "it was renewed first"
+    stage.turn_until(lambda: stage.store.run(run).is_over)
+    assert stage.outcomes(run) == [AttemptOutcome.SUCCEEDED]
 
 
 def test_a_drained_worker_hands_back_what_it_cannot_finish(store_url: str, tmp_path: Path) -> None:
@@ -117,4 +156,4 @@ def test_a_worker_that_has_drained_has_ended_its_session(store_url: str, tmp_pat
         stage.run(command("job", "true"))
         assert [node.alive for node in sessions(store_url)] == [True]
 
-    assert [node.alive for node in sessions(store_url)] == [False]
+    assert not any(node.alive for node in sessions(store_url))

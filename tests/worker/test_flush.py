@@ -9,10 +9,14 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
+from reconciler.model.log import LogLine, OutputStream
 from reconciler.model.run import AttemptOutcome, Outcome
 from reconciler.telemetry import Event, subscribe
 from reconciler.worker.events import FencedOut, StepFailed, StoreFailed
 from reconciler.worker.flush import Flusher
+from reconciler.worker.logs import MOST_LINES, Logs
+from tests.turned import TurnedClock
+from tests.worker.logs import claim
 from tests.worker.waiting import until
 
 pytestmark = pytest.mark.timeout(20)
@@ -33,6 +37,8 @@ class Desk:
     faults: list[Exception] = field(default_factory=list)
     poison: set[str] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
+    recorded: set[int] = field(default_factory=set)
+    appended: list[list[str]] = field(default_factory=list)
 
     def __call__(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
         self.closed.wait(10)
@@ -43,11 +49,20 @@ class Desk:
             raise ValueError("cannot be stored")
         return {each.run_id for each in outcomes} - self.refused
 
+    def append(self, _session: Session, lines: Sequence[LogLine]) -> set[tuple[int, int]]:
+        self.closed.wait(10)
+        self.appended.append([line.text for line in lines])
+        return {(line.run_id, line.fence) for line in lines} - {(each, 1) for each in self.refused}
+
+    def read_back(self, _session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+        return self.recorded & {each.run_id for each in outcomes}
+
 
 @dataclass
 class Office:
     desk: Desk
     flusher: Flusher
+    logs: Logs
     events: list[Event]
 
     def write(self, *outcomes: Outcome, session: Session = SESSION) -> None:
@@ -62,7 +77,10 @@ class Office:
 @pytest.fixture
 def office() -> Iterator[Office]:
     desk = Desk()
-    office = Office(desk, Flusher("n1", desk, clock=SystemClock(), wake=lambda: None), [])
+    logs = Logs("n1", desk.append, clock=TurnedClock())
+    flusher = Flusher("n1", desk, read_back=desk.read_back, logs=logs, clock=SystemClock(), wake=lambda: None)
+    until(lambda: logs.wait_seconds > 0)  # from here on lines go with results only
+    office = Office(desk, flusher, logs, [])
     stop = subscribe(office.events.append)
     yield office
     desk.closed.set()
@@ -119,6 +137,27 @@ def test_a_store_that_is_away_gets_the_same_results_again(office: Office) -> Non
     assert sum(isinstance(event, StoreFailed) for event in office.events) == 2
 
 
+def test_a_result_that_was_taken_before_the_session_ended_is_not_told_as_refused(office: Office) -> None:
+    """R4: its answer was lost, so it is read back; that of run 2 was lost before the store took it."""
+    office.desk.faults = [StoreUnavailableError("no answer"), SessionLostError("over")]
+    office.desk.recorded = {1}
+    office.write(outcome(1))
+    office.settle()
+    office.desk.faults = [StoreUnavailableError("no answer"), SessionLostError("over")]
+    office.write(outcome(2))
+    office.settle()
+
+    assert [event for event in office.events if isinstance(event, FencedOut)] == [FencedOut("n1", 2, 1, "finish")]
+
+
+def test_a_result_is_known_until_it_is_written_or_refused(office: Office) -> None:
+    office.write(outcome(1), outcome(2))
+    known = office.flusher.unwritten
+    office.settle()
+
+    assert (known, office.flusher.unwritten) == ({(1, 1), (2, 1)}, set())
+
+
 def test_a_result_that_the_store_chokes_on_holds_up_no_other_and_is_stored_without_its_text(office: Office) -> None:
     office.desk.poison = {"poison"}
     office.write(outcome(1))
@@ -130,3 +169,49 @@ def test_a_result_that_the_store_chokes_on_holds_up_no_other_and_is_stored_witho
     bare = replace(outcome(3), error="the result could not be stored (ValueError)")
     assert accepted == [[outcome(1)], [outcome(2)], [outcome(4)], [bare]]
     assert any(isinstance(event, StepFailed) for event in office.events)
+
+
+def test_the_end_of_a_log_is_written_with_the_result(office: Office) -> None:
+    log = office.logs.open(claim(2), SESSION)
+    office.write(outcome(1))
+    until(office.flusher._results.empty)  # noqa: SLF001 - the first write has begun
+    log.add(OutputStream.STDERR, 5, b"last words\n")
+    office.flusher.put(SESSION, outcome(2), log)
+    office.settle()
+
+    assert [each.log for _, batch in office.desk.writes for each in batch] == [
+        (),
+        [LogLine(2, 1, 1, OutputStream.STDERR, 5, "last words")],
+    ]
+    assert office.desk.appended == []
+
+
+def test_a_log_too_long_for_one_batch_is_written_before_its_result_and_holds_up_no_other(office: Office) -> None:
+    log = office.logs.open(claim(2), SESSION)
+    office.write(outcome(1))
+    until(office.flusher._results.empty)  # noqa: SLF001 - same
+    log.add(OutputStream.STDOUT, 0, b"x\n" * (2 * MOST_LINES + 1))
+    office.flusher.put(SESSION, outcome(2), log)
+    office.write(outcome(3))
+    office.settle()
+
+    assert [(each.run_id, len(each.log)) for _, batch in office.desk.writes for each in batch] == [
+        (1, 0),
+        (3, 0),
+        (2, 1),
+    ]
+    assert sum(map(len, office.desk.appended)) == 2 * MOST_LINES
+
+
+def test_a_log_that_is_refused_leaves_its_result_to_be_refused_too(office: Office) -> None:
+    office.desk.refused = {1}
+    log = office.logs.open(claim(1), SESSION)
+    for _ in range(20):
+        log.add(OutputStream.STDOUT, 0, b"x\n" * MOST_LINES)
+        log.add(OutputStream.STDOUT, 0, b"x" * 16_000 + b"\n")
+    log.end()
+    office.flusher.put(SESSION, outcome(1), log)
+    office.settle()
+
+    assert [event.operation for event in office.events if isinstance(event, FencedOut)] == ["log", "finish"]
+    assert [len(each.log) for _, batch in office.desk.writes for each in batch] == [0]

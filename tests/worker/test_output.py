@@ -1,8 +1,12 @@
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from reconciler.worker.output import HEAD_BYTES, TAIL_BYTES, Captured, Reader, clean, show_controls
+from reconciler.clock import SystemClock
+from reconciler.worker.output import HEAD_BYTES, TAIL_BYTES, Captured, Output, Reader
+from tests.worker.logs import run_log, texts
 from tests.worker.waiting import until
 
 
@@ -25,14 +29,6 @@ def test_a_character_that_is_split_over_two_reads_is_whole() -> None:
     euro = "€".encode()
 
     assert captured(b"1 " + euro[:1], euro[1:2], euro[2:] + b"!") == "1 €!"
-
-
-def test_line_ends_of_any_kind_stay_lines_and_other_controls_become_escapes() -> None:
-    assert clean(b"a\r\nb\tc\x1b[31m\x07\x7f\rd") == "a\nb\tc\\x1b[31m\\x07\\x7f\\x0dd"
-
-
-def test_halves_of_surrogate_pairs_which_no_database_takes_become_escapes() -> None:
-    assert show_controls("x\ud800y") == "x\\ud800y"
 
 
 def test_output_within_the_bounds_is_kept_whole() -> None:
@@ -66,33 +62,62 @@ def test_the_cut_never_breaks_a_character_and_the_count_stays_exact(shift: int) 
     assert marker == f"[reconciler: {left_out} bytes left out]"
 
 
-@pytest.mark.timeout(20)
-def test_a_writer_is_never_held_up_and_the_reader_tells_the_end() -> None:
-    woken: list[bool] = []
-    reader = Reader(lambda: woken.append(True))
-    stream, writing = reader.open()
-
-    for _ in range(200):
-        os.write(writing, b"y" * 65_536)
-    os.close(writing)
-
-    until(lambda: stream.has_ended)
-    assert woken
-    assert stream.captured.text().endswith("y")
+@contextmanager
+def reading() -> Iterator[tuple[Output, int, int]]:
+    """An output that is read, and the ends for stdout and stderr."""
+    reader = Reader(lambda: None, clock=SystemClock())
+    output, (stdout, stderr) = reader.open(run_log())
+    yield output, stdout, stderr
     reader.close()
 
 
 @pytest.mark.timeout(20)
+def test_a_writer_is_never_held_up_and_the_reader_tells_the_end() -> None:
+    woken: list[bool] = []
+    reader = Reader(lambda: woken.append(True), clock=SystemClock())
+    output, ends = reader.open(run_log())
+
+    for end in ends:
+        for _ in range(200):
+            os.write(end, b"y" * 65_536)
+        assert not output.has_ended
+        os.close(end)
+
+    until(lambda: output.has_ended)
+    until(lambda: woken == [True])
+    assert output.captured.text().endswith("y")
+    reader.close()
+
+
+@pytest.mark.timeout(20)
+def test_both_streams_stand_in_the_output_in_the_order_of_reading_and_lines_stay_whole() -> None:
+    with reading() as (output, stdout, stderr):
+        os.write(stdout, b"one\nhalf a ")
+        until(lambda: output.captured.text() == "one\n")
+        os.write(stderr, b"two\n")
+        until(lambda: output.captured.text() == "one\ntwo\n")
+        os.write(stdout, b"line\nthe end")
+        os.close(stdout)
+        os.close(stderr)
+        until(lambda: output.has_ended)
+
+    assert output.captured.text() == "one\ntwo\nhalf a line\nthe end"
+    assert texts(output.log) == ["stdout one", "stderr two", "stdout half a line", "stdout the end"]
+
+
+@pytest.mark.timeout(20)
 def test_an_output_that_somebody_else_keeps_open_can_be_given_up() -> None:
-    reader = Reader(lambda: None)
-    stream, writing = reader.open()
-    os.write(writing, b"partial")
-    until(lambda: stream.captured.text() == "partial")
+    reader = Reader(lambda: None, clock=SystemClock())
+    output, (stdout, stderr) = reader.open(run_log())
+    os.write(stdout, b"whole\npartial")
+    os.close(stderr)
+    until(lambda: output.captured.text() == "whole\n")
 
-    reader.give_up(stream)
+    reader.give_up(output)
 
-    until(lambda: stream.has_ended)
+    until(lambda: output.has_ended)
+    assert output.captured.text() == "whole\npartial"
     with pytest.raises(BrokenPipeError):
-        os.write(writing, b"more")
-    os.close(writing)
+        os.write(stdout, b"more")
+    os.close(stdout)
     reader.close()
