@@ -12,6 +12,7 @@ from reconciler.cli.stores import open_store
 from reconciler.cli.wiring import LeaderProcess
 from reconciler.model.lease import Timings
 from reconciler.reconcile.apply import Source
+from reconciler.store.dialect import Limits
 from reconciler.telemetry.log import log_events
 
 
@@ -33,7 +34,7 @@ def command(
       reconciler serve /etc/northstar/jobs.d --store sqlite:////var/lib/reconciler/store.db
     """
     timings = Timings(leader_ttl_seconds=leader_ttl, rescan_seconds=rescan)
-    database = open_store(store_url, stall_seconds=timings.stall_seconds)
+    database = open_store(store_url, limits=Limits(stall_seconds=timings.stall_seconds))
     log_events()
     process = LeaderProcess(database, Source(source_name, path, moved=source_moved), timings=timings)
     for number in (signal.SIGTERM, signal.SIGINT):

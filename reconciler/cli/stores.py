@@ -9,15 +9,16 @@ from reconciler.cli.options import DEFAULT_STORE
 from reconciler.clock import SystemChance
 from reconciler.errors import StoreUnavailableError
 from reconciler.store import schema
-from reconciler.store.database import DEFAULT_STALL_SECONDS, Database
+from reconciler.store.database import Database
+from reconciler.store.dialect import DEFAULT_LIMITS, Limits
 
 
-def open_store(url: str | None, *, create: bool = False, stall_seconds: float = DEFAULT_STALL_SECONDS) -> Database:
+def open_store(url: str | None, *, create: bool = False, limits: Limits = DEFAULT_LIMITS) -> Database:
     """Open the store a command works on, its schema checked (or, with `create`, brought up to date).
 
     Raises StoreUnavailableError when there is none, SchemaVersionError when it is another version's.
     """
-    database = Database.open(url or DEFAULT_STORE, stall_seconds=stall_seconds)
+    database = Database.open(url or DEFAULT_STORE, limits=limits)
     file = database.file
     if file is not None and create:
         file.parent.mkdir(parents=True, exist_ok=True)

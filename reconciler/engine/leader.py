@@ -54,6 +54,8 @@ class Candidate:
         self._changing = threading.Lock()
         self._term: Term | None = None
         self._trusted_until = 0.0
+        self._is_unsure = False
+        """Whether a take-over was asked for and not answered: it may have been granted."""
 
     def step(self) -> float:
         """Take or renew the lead; give the seconds until it should be called again.
@@ -68,7 +70,7 @@ class Candidate:
                 self._trust(held, sent_at)
                 return self._ttl_seconds / 3
             self._drop("the lease ran out before it was renewed")
-        won = self._database.tx(lambda tx: row.acquire(tx, self._owner, ttl_us=ttl_us))
+        won = self._acquire(ttl_us)
         if won is None:
             return min(_LOOK_SECONDS, self._ttl_seconds / 6)
         self._trust(won, sent_at)
@@ -96,6 +98,22 @@ class Candidate:
             self._database.tx(lambda tx: row.release(tx, held))
         except StoreUnavailableError:
             return
+
+    def _acquire(self, ttl_us: int) -> Term | None:
+        """Ask for the lead; one that was granted without our hearing of it is found by reading back, and renewed.
+
+        Otherwise nobody would lead until it runs out. The row is read after another request for it, which waits for
+        whatever is still under way.
+        """
+        was_unsure, self._is_unsure = self._is_unsure, True
+        won = self._database.tx(lambda tx: row.acquire(tx, self._owner, ttl_us=ttl_us))
+        if won is None and was_unsure:
+            found = self._database.read(row.current)
+            mine = Term(found.term, self._owner)
+            if found.owner == self._owner and self._database.tx(lambda tx: row.renew(tx, mine, ttl_us=ttl_us)):
+                won = mine
+        self._is_unsure = False
+        return won
 
     def _held(self) -> Term | None:
         with self._changing:

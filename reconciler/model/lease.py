@@ -6,8 +6,11 @@ A lease never excludes; the comparison of the fence at the write does. The lease
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from reconciler.errors import UsageError
+
+_ANSWER_SECONDS: Final = (5.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,20 @@ class Timings:
         return min(5.0, self.leader_ttl_seconds / 3)
 
     @property
+    def answer_seconds(self) -> float:
+        """How long a node waits for one answer of its store."""
+        return answer_seconds_of(self.lease_seconds)
+
+    @property
     def on_time_seconds(self) -> float:
         """How late a slot may be noticed and still count as on time (format.md, Misfire)."""
         return self.leader_ttl_seconds + 5.0
+
+
+def answer_seconds_of(lease_seconds: float) -> float:
+    """Give how long one answer may take: a third of the lease, so that a wait in vain leaves time for another try."""
+    shortest, longest = _ANSWER_SECONDS
+    return min(longest, max(shortest, lease_seconds / 3))
 
 
 @dataclass(frozen=True, slots=True)

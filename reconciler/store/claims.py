@@ -20,6 +20,7 @@ from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
 from reconciler.store.dialect import Columns
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
+from reconciler.store.logs import keep
 from reconciler.store.nodes import prove
 from reconciler.store.tables import attempts, nodes, requirements, run_bodies, runs
 
@@ -51,19 +52,33 @@ def claim(
 def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
     """Record how attempts ended, and give the ids of the runs whose report was accepted; the others were fenced out.
 
+    The last lines of each log are stored in the same transaction, so that the log of a run that is over is whole.
     May be repeated when the answer was lost: what stands in the store already is told as accepted, and written once
     (R4). Raises SessionLostError when the session's lease is over: then nothing new was accepted.
     """
     prove(tx, session)
     held = _held(tx, session, outcomes)
     accepted = [each for each in outcomes if each.run_id in held and held[each.run_id].fence == each.fence]
+    if fresh := [line for each in accepted for line in each.log]:
+        keep(tx, session, fresh, {(row.id, row.fence): row.attempt for row in held.values()})
     record_holds(
         tx,
         [Hold(each.run_id, each.result, _ran_us(each), each.exit_code, each.error, each.output) for each in accepted],
     )
     _move_on(tx, [(held[each.run_id], each) for each in accepted])
     taken = {each.run_id for each in accepted}
-    return taken | _recorded(tx, session, [each for each in outcomes if each.run_id not in taken])
+    return taken | recorded(tx, session, [each for each in outcomes if each.run_id not in taken])
+
+
+def recorded(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    """Give those of the reported runs that ended in the store as this session reported before.
+
+    So a report whose answer was lost is known to be accepted even when the session is over by now.
+    """
+    if not outcomes:
+        return set()
+    reported = tx.pack("reported", _RESULT, sorted((each.run_id, each.fence, each.result) for each in outcomes))
+    return set(tx.run(_find_recorded, node_id=session.node_id, **reported).scalars())
 
 
 def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> set[int]:
@@ -145,14 +160,6 @@ def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, An
     """Lock the reported runs that this session still holds under the reported fence, in order of id."""
     reported = tx.pack("reported", _REPORTED, sorted((each.run_id, each.fence) for each in outcomes))
     return {row.id: row for row in tx.run(_lock_held, node_id=session.node_id, **reported)}
-
-
-def _recorded(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
-    """Give those of the reported holds that ended in the store as this session reported before."""
-    if not outcomes:
-        return set()
-    reported = tx.pack("reported", _RESULT, sorted((each.run_id, each.fence, each.result) for each in outcomes))
-    return set(tx.run(_find_recorded, node_id=session.node_id, **reported).scalars())
 
 
 def _find_recorded(tx: Tx) -> Select[Any]:

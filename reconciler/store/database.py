@@ -27,16 +27,33 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from reconciler.clock import Chance, Clock, SystemChance, SystemClock
 from reconciler.errors import KeyTakenError, StoreUnavailableError, UsageError
-from reconciler.store.dialect import Columns, Dialect, Postgresql, Rows, Sqlite, TurnedPostgresql
+from reconciler.store.dialect import (
+    DEFAULT_LIMITS,
+    NO_LIMITS,
+    Columns,
+    Dialect,
+    Limits,
+    Postgresql,
+    Rows,
+    Sqlite,
+    TurnedPostgresql,
+)
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
-DEFAULT_STALL_SECONDS: Final = 5.0
 _KEY_REPEATS: Final = 8
 _BUSY_FOR_SECONDS: Final = 30.0
 _BUSY_STEP_SECONDS: Final = 0.02
@@ -104,7 +121,7 @@ class Tx:
 class Database:
     """A store by its URL: `sqlite:///path` or `postgresql+psycopg://…`."""
 
-    def __init__(self, url: URL, dialect: Dialect, *, clock: Clock, chance: Chance, stall_seconds: float) -> None:
+    def __init__(self, url: URL, dialect: Dialect, *, clock: Clock, chance: Chance, limits: Limits) -> None:
         """Keep the parts; `open` is the way in."""
         self.url = url
         self._dialect = dialect
@@ -115,7 +132,7 @@ class Database:
         self._built: dict[Callable[[Tx], Executable], Executable] = {}
         self._writing = threading.RLock()
         self._pause = threading.Event()
-        self._writer, self._reader = dialect.engines(url, stall_seconds=stall_seconds)
+        self._writer, self._reader = dialect.engines(url, limits, clock)
 
     @classmethod
     def open(
@@ -125,13 +142,12 @@ class Database:
         clock: Clock | None = None,
         chance: Chance | None = None,
         turned: bool = False,
-        stall_seconds: float = DEFAULT_STALL_SECONDS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> Database:
         """Open the store at `url`; nothing is created and no connection is made yet.
 
-        `turned` makes PostgreSQL take the time from `clock` too (tests). A transaction that stands still for
-        `stall_seconds` is ended by PostgreSQL: a leader's value lies below its TTL, so that a stalled leader cannot
-        hold up its successor. Raises UsageError for a URL that names no known store.
+        `turned` makes PostgreSQL take the time from `clock` too (tests). Raises UsageError for a URL that names no
+        known store.
         """
         parsed = parse_url(url)
         dialect: Dialect = TurnedPostgresql() if turned else Postgresql()
@@ -142,8 +158,12 @@ class Database:
             dialect,
             clock=clock or SystemClock(),
             chance=chance or SystemChance(),
-            stall_seconds=stall_seconds,
+            limits=limits,
         )
+
+    def unhurried(self) -> Database:
+        """Open the same store without limits of time, for steps that must not be cut off (migrations)."""
+        return Database(self.url, self._dialect, clock=self._clock, chance=self._chance, limits=NO_LIMITS)
 
     @property
     def file(self) -> Path | None:
@@ -168,7 +188,8 @@ class Database:
     def tx(self, fn: Callable[[Tx], T]) -> T:
         """Run `fn` in one writing transaction and commit it; `fn` may run again after a passing fault.
 
-        Raises StoreUnavailableError when the store cannot be reached, or stays busy for 30 s.
+        Raises StoreUnavailableError when the store cannot be reached, stays busy for 30 s or does not answer in time;
+        whether the transaction was committed is then unknown, unless it is read back.
         """
         if not self._dialect.has_one_writer:
             return self._repeated(fn, self._writer)
@@ -195,22 +216,28 @@ class Database:
             except KeyTakenError:
                 if repeats >= _KEY_REPEATS:
                     raise
+            except PoolTimeoutError as fault:
+                raise StoreUnavailableError(f"every connection to the store {self._shown} is in use") from fault
             except DBAPIError as fault:
                 if self._clock.elapsed() >= give_up_at or not self._dialect.may_pass(fault, repeats):
                     raise self._explained(fault) from fault
             self._clock.wait(self._pause, self._chance.fraction() * _BUSY_STEP_SECONDS)
 
     def _explained(self, fault: DBAPIError) -> Exception:
-        shown = self.url.render_as_string(hide_password=True)
         if self._dialect.is_busy(fault):
             return StoreUnavailableError(
-                f"the store {shown} was locked for {_BUSY_FOR_SECONDS:g} s: is a process stopped while it writes?"
+                f"the store {self._shown} was locked for {_BUSY_FOR_SECONDS:g} s: is a process stopped while it writes?"
             )
         is_no_store = type(fault) is DatabaseError  # SQLite says so of a file that is none, or that is damaged
         if fault.connection_invalidated or is_no_store or isinstance(fault, (OperationalError, InterfaceError)):
             reason = str(fault.orig).strip() or type(fault.orig).__name__
-            return StoreUnavailableError(f"the store {shown} cannot be used: {reason.splitlines()[0]}")
+            what = "did not answer in time" if self._dialect.is_late(fault) else "cannot be used"
+            return StoreUnavailableError(f"the store {self._shown} {what}: {reason.splitlines()[0]}")
         return fault
+
+    @property
+    def _shown(self) -> str:
+        return self.url.render_as_string(hide_password=True)
 
 
 def parse_url(url: str) -> URL:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -32,13 +33,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import UsageError
 from reconciler.store.files import refuse_network_file
+from reconciler.store.silence import connect_impatiently
 
 Columns = Mapping[str, type]
 """Names and types (int, str, bool) of the columns of a list of values."""
@@ -53,10 +55,26 @@ _IMPATIENT: Final = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
+    "target_session_attrs": "read-write",
 }
-"""A server whose host is gone, or whose network is cut, is noticed within seconds, not after the kernel's two hours."""
+"""A server whose host is gone, or whose network is cut, is noticed within seconds, not after the kernel's two hours; a
+standby, or a server that was made read-only, is no store."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long PostgreSQL and its clients wait for one another, in seconds; 0 means as long as it takes."""
+
+    stall_seconds: float = 5.0
+    """A transaction that does nothing is ended then, so that a process that stopped in it holds up nobody."""
+    answer_seconds: float = 30.0
+    """A statement is cancelled then, one that waits for a lock after a third of it; see also `silence.py`."""
+
+
+DEFAULT_LIMITS: Final = Limits()
+NO_LIMITS: Final = Limits(stall_seconds=0, answer_seconds=0)
 
 
 class Dialect(Protocol):
@@ -64,12 +82,8 @@ class Dialect(Protocol):
 
     has_one_writer: bool
 
-    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:
-        """Give the engine that writes and the one that reads.
-
-        A transaction that does nothing for `stall_seconds` is ended where the engine can, so that a process that
-        stopped inside of one does not hold up the others.
-        """
+    def engines(self, url: URL, limits: Limits, clock: Clock) -> tuple[Engine, Engine]:
+        """Give the engine that writes and the one that reads."""
 
     def now(self, clock: Clock) -> ColumnElement[int]:
         """Give the store's clock in microseconds, as an expression that is evaluated when its statement runs."""
@@ -92,6 +106,9 @@ class Dialect(Protocol):
     def is_busy(self, fault: DBAPIError) -> bool:
         """Tell whether others merely hold the lock, for as long as one cares to wait."""
 
+    def is_late(self, fault: DBAPIError) -> bool:
+        """Tell whether a statement was given up since it took too long."""
+
     def may_pass(self, fault: DBAPIError, repeats: int) -> bool:
         """Tell whether the transaction may succeed when it is run again after `repeats` failures."""
 
@@ -101,7 +118,7 @@ class Sqlite:
 
     has_one_writer = True
 
-    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:  # noqa: ARG002 - see the other engine
+    def engines(self, url: URL, limits: Limits, clock: Clock) -> tuple[Engine, Engine]:  # noqa: ARG002 - see the other
         path = Path(str(url.database))
         refuse_network_file(path)
 
@@ -152,6 +169,9 @@ class Sqlite:
     def is_busy(self, fault: DBAPIError) -> bool:
         return isinstance(fault.orig, sqlite3.OperationalError) and "locked" in str(fault.orig)
 
+    def is_late(self, fault: DBAPIError) -> bool:  # noqa: ARG002 - see the other engine
+        return False
+
     def may_pass(self, fault: DBAPIError, repeats: int) -> bool:  # noqa: ARG002 - see the other engine
         return self.is_busy(fault)
 
@@ -161,12 +181,18 @@ class Postgresql:
 
     has_one_writer = False
     _passing: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock
+    _late: Final = frozenset({"55P03", "57014"})  # lock timeout, statement timeout
+    _read_only: Final = "25006"
 
-    def engines(self, url: URL, *, stall_seconds: float) -> tuple[Engine, Engine]:
+    def engines(self, url: URL, limits: Limits, clock: Clock) -> tuple[Engine, Engine]:
         options = (
-            "-c default_transaction_isolation=read\\ committed -c timezone=UTC "
-            f"-c idle_in_transaction_session_timeout={round(stall_seconds * 1000)}"
+            f"{url.query.get('options', '')} -c default_transaction_isolation=read\\ committed -c timezone=UTC "
+            f"-c idle_in_transaction_session_timeout={round(limits.stall_seconds * 1000)} "
+            f"-c statement_timeout={round(limits.answer_seconds * 1000)} "
+            f"-c lock_timeout={round(limits.answer_seconds * 1000 / 3)}"
         )
+        chosen = {"application_name": "reconciler", **_IMPATIENT}
+        given = {name: value for name, value in chosen.items() if name not in url.query}
         try:
             engine = create_engine(
                 url,
@@ -174,10 +200,12 @@ class Postgresql:
                 max_overflow=8,
                 pool_pre_ping=True,
                 pool_timeout=10,
-                connect_args={"options": options, "application_name": "reconciler", **_IMPATIENT},
+                connect_args={"options": options, **given},
             )
         except ModuleNotFoundError as fault:
             raise UsageError("PostgreSQL needs its driver: pip install 'reconciler-scheduler[postgres]'") from fault
+        connect_impatiently(engine, limits.answer_seconds, clock)
+        event.listen(engine, "handle_error", self._drop_read_only)
         return engine, engine
 
     def now(self, clock: Clock) -> ColumnElement[int]:  # noqa: ARG002 - nodes need not agree on the time
@@ -207,8 +235,16 @@ class Postgresql:
     def is_busy(self, fault: DBAPIError) -> bool:  # noqa: ARG002 - it waits by itself
         return False
 
+    def is_late(self, fault: DBAPIError) -> bool:
+        return _sqlstate(fault.orig) in self._late
+
     def may_pass(self, fault: DBAPIError, repeats: int) -> bool:
-        return getattr(fault.orig, "sqlstate", None) in self._passing and repeats < _MAX_REPEATS
+        return _sqlstate(fault.orig) in self._passing and repeats < _MAX_REPEATS
+
+    def _drop_read_only(self, context: ExceptionContext) -> None:
+        """Leave a server that takes no writes any more (a failover): the next connection looks for one that does."""
+        if _sqlstate(context.original_exception) == self._read_only:
+            context.is_disconnect = True
 
 
 class TurnedPostgresql(Postgresql):
@@ -216,6 +252,10 @@ class TurnedPostgresql(Postgresql):
 
     def now(self, clock: Clock) -> ColumnElement[int]:
         return bindparam("store_now_us", callable_=clock.now_us, type_=BigInteger())
+
+
+def _sqlstate(fault: BaseException | None) -> str | None:
+    return getattr(fault, "sqlstate", None)
 
 
 def _json(rows: Rows) -> str:

@@ -29,13 +29,16 @@ def upgrade(database: Database) -> tuple[str | None, str]:
         command.upgrade(_config(tx.connection), "head")
         return before, head()
 
+    unhurried = database.unhurried()
     try:
-        versions = database.tx(run)
+        versions = unhurried.tx(run)
     except DBAPIError:
         # Another process was quicker: PostgreSQL made us wait for it, then refused to make what exists by now.
         if database.read(lambda tx: _version(tx.connection)) != head():
             raise
         versions = head(), head()
+    finally:
+        unhurried.close()
     boot.adopt(database)
     return versions
 

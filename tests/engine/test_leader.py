@@ -9,11 +9,13 @@ from reconciler.engine.leader import Candidate, TermBegun, TermEnded
 from reconciler.engine.loop import Duties, Duty, DutyFailed
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import NodeBuried, Reap, RunsReaped
-from reconciler.errors import NotLeaderError
+from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term, Timings
 from reconciler.model.run import RunState
 from reconciler.store import leader
+from reconciler.store.database import Database
 from reconciler.telemetry import Event, subscribe
+from tests.lost import lose_first_answer, losing
 from tests.store.cast import Store, job
 
 TIMINGS = Timings()
@@ -96,6 +98,30 @@ def test_a_leader_that_stops_hands_over_at_once(free: Store) -> None:
     second.step()
 
     assert second.term().owner == "b"
+
+
+def test_a_lead_that_was_granted_and_not_answered_is_taken_up_at_the_next_try(
+    free: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L3: otherwise nobody would lead until it ran out."""
+    url = free.database.url.render_as_string(hide_password=False)
+    with losing(url) as way:
+        far = Database.open(way.url, clock=free.clock, turned=True)
+        first, second = Candidate(far, owner="a", timings=TIMINGS, clock=free.clock), candidate(free, "b")
+        lost = lose_first_answer(monkeypatch, way, leader, "acquire")
+        with pytest.raises(StoreUnavailableError):
+            first.step()
+        with pytest.raises(NotLeaderError):
+            first.term()
+
+        second.step()
+        first.step()
+        found = first.term()
+        far.close()
+
+    assert [found] == lost
+    with pytest.raises(NotLeaderError):
+        second.term()
 
 
 def test_one_bad_duty_does_not_stop_the_others(free: Store, events: list[Event]) -> None:

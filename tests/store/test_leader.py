@@ -8,6 +8,7 @@ from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term
 from reconciler.store import leader, runs, schema
 from reconciler.store.database import Database, Tx
+from reconciler.store.dialect import Limits
 from tests.store.cast import TTL_US, Store
 
 
@@ -89,32 +90,9 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_old_leader(store: Stor
 
 
 @pytest.mark.timeout(30)
-def test_the_leaders_own_renewal_passes_its_open_duties(postgres_store: Store) -> None:
-    """A guard that stopped the renewal would end every long duty with a lost term (seen with FOR SHARE).
-
-    On SQLite there is one writer at a time: the renewal waits for its turn, and is not refused.
-    """
-    guarded, may_commit = threading.Event(), threading.Event()
-
-    def duty(tx: object) -> None:
-        leader.guard(tx, postgres_store.term)  # type: ignore[arg-type] # the fixture's own Tx
-        guarded.set()
-        assert may_commit.wait(20)
-
-    worker = threading.Thread(target=lambda: postgres_store.database.tx(duty))
-    worker.start()
-    assert guarded.wait(20)
-    renewed = postgres_store.database.tx(lambda tx: leader.renew(tx, postgres_store.term, ttl_us=TTL_US))
-    may_commit.set()
-    worker.join(20)
-
-    assert renewed
-
-
-@pytest.mark.timeout(30)
 def test_a_leader_that_stalls_inside_a_transaction_does_not_hold_up_its_successor(postgres_url: str) -> None:
     """L3: PostgreSQL ends a transaction that stands still, well before the TTL is over."""
-    database = Database.open(postgres_url, stall_seconds=0.4)
+    database = Database.open(postgres_url, limits=Limits(stall_seconds=0.4))
     schema.upgrade(database)
     term = database.tx(lambda tx: leader.acquire(tx, "stalled", ttl_us=500_000))
     assert term is not None
