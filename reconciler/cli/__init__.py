@@ -100,9 +100,11 @@ def reconcile_main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; give its exit code. No fault of the caller ends in a traceback."""
+    """Run one command line; give its exit code. No fault of the caller, or of the machine, ends in a traceback."""
     try:
+        _refuse_unprintable(arguments)
         code = root.main(arguments, prog_name="reconciler", standalone_mode=False)
+        sys.stdout.flush()
     except click.UsageError as fault:
         fault.show()
         return Exit.USAGE
@@ -116,10 +118,33 @@ def run(arguments: list[str]) -> int:
         click.echo(f"error: {fault}", err=True)
         return exit_of(fault)
     except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep the interpreter from complaining at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()  # the reader (head, less) has seen enough
         return Exit.DONE
+    except OSError as fault:
+        click.echo(f"error: {fault.strerror or fault}{f': {fault.filename}' if fault.filename else ''}", err=True)
+        _close_stdout()
+        return Exit.FAILED
+    except Exception as fault:
+        if os.environ.get("RECONCILER_DEBUG"):
+            raise
+        click.echo(f"error: {type(fault).__name__}: {fault}", err=True)
+        click.echo("this is a fault of reconciler; RECONCILER_DEBUG=1 shows where", err=True)
+        return Exit.FAILED
     return int(code) if isinstance(code, int) else Exit.DONE
+
+
+def _refuse_unprintable(arguments: list[str]) -> None:
+    """Refuse arguments that are no UTF-8: no store, file or log could hold them. Raises UsageError."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as fault:
+            raise UsageError(f"{argument!r} is no UTF-8 text") from fault
+
+
+def _close_stdout() -> None:
+    """Keep the interpreter from complaining at its end about an output that takes nothing more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_of(fault: ReconcilerError) -> Exit:

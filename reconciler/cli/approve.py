@@ -15,7 +15,7 @@ from reconciler.store.database import Tx
 @click.argument("digest")
 @options.store
 def command(digest: str, store_url: str | None) -> None:
-    r"""Approve exactly the set of deletions that DIGEST names, for 24 hours, and ask the leader to try again.
+    """Approve exactly the set of deletions that DIGEST names, for 24 hours, and ask the leader to try again.
 
     \b
     Examples:

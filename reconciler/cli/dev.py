@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -18,21 +19,25 @@ from reconciler.cli import options
 from reconciler.cli.stores import open_store
 from reconciler.cli.wiring import LeaderProcess
 from reconciler.clock import SECOND_US, from_us
-from reconciler.errors import StoreUnavailableError, UsageError
+from reconciler.errors import Problem, StoreUnavailableError, UsageError
 from reconciler.model.lease import Timings
 from reconciler.model.run import RunState
 from reconciler.reconcile.apply import PassEnded, PassRefused, Source
+from reconciler.spec.load import SourceUnavailableError, load_tree
+from reconciler.spec.report import one_line
 from reconciler.store import definitions, queries
 from reconciler.store.database import Database
 from reconciler.store.queries import RunRow
 from reconciler.telemetry import Event, subscribe
 from reconciler.telemetry.log import log_events
 
-_ALLOWED: Final = ("cat", "cut", "date", "echo", "env", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
+_ALLOWED: Final = ("cat", "cut", "date", "echo", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
 """Programs that `dev` admits for `command` jobs: the examples use them, and none reaches a network."""
 _TIMINGS: Final = Timings(lease_seconds=10, heartbeat_seconds=2, leader_ttl_seconds=3, rescan_seconds=2)
 """Shorter than in production: a killed `dev` is followed by the next one at once, an edit acts within seconds."""
 _POLL_SECONDS: Final = 0.25
+_GREETED: Final = 8
+_SHOWN_PROBLEMS: Final = 5
 _STOP_WITHIN_SECONDS: Final = 20
 _MARKS: Final = {RunState.SUCCEEDED: "✓", RunState.FAILED: "✗", RunState.TIMED_OUT: "✗", RunState.DEAD_LETTERED: "✗"}
 _NOTICE: Final = """\
@@ -55,7 +60,7 @@ _NOTICE: Final = """\
 @click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
 def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose: bool) -> int:
-    r"""Run leader, worker and an SQLite store over PATH (default jobs.d; examples are written if it is missing).
+    """Run leader, worker and an SQLite store over PATH (default jobs.d; examples are written if it is missing).
 
     \b
     Examples:
@@ -70,7 +75,7 @@ def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose
     if verbose:
         log_events()
     else:
-        subscribe(_tell_of_files)
+        subscribe(partial(_tell_of_files, path))
     click.echo(_NOTICE)
     click.echo(f"definitions  {path}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
     leader = LeaderProcess(database, Source(options.DEFAULT_SOURCE, path, moved=True), timings=_TIMINGS)
@@ -86,16 +91,27 @@ def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose
         database.close()
 
 
-def _tell_of_files(event: Event) -> None:
-    """Say what a pass over the files did, or why it did not."""
+def _tell_of_files(path: Path, event: Event) -> None:
+    """Say what a pass over the files did, or why it did not, with the first problems and their places."""
     match event:
         case PassEnded():
             click.echo(f"files applied: {event.created} new, {event.updated} changed, {event.pruned} removed")
         case PassRefused():
-            reason = event.reason or f"{event.problems} problems; the last good versions go on"
-            click.echo(f"files {event.state.lower()}: {reason}. See `reconciler validate`", err=True)
+            reason = event.reason or "what is broken keeps its last good version"
+            click.echo(f"files {event.state.lower()}, {event.problems} problems: {reason}", err=True)
+            for problem in _problems(path)[:_SHOWN_PROBLEMS]:
+                click.echo(f"  {one_line(problem)}", err=True)
+            if event.problems:
+                click.echo(f"  all of them: reconciler validate {path}", err=True)
         case _:
             return
+
+
+def _problems(path: Path) -> Sequence[Problem]:
+    try:
+        return load_tree(path).problems
+    except SourceUnavailableError:
+        return ()
 
 
 def _write_examples(path: Path) -> None:
@@ -147,7 +163,8 @@ def _greet(database: Database) -> bool:
     found = database.read(lambda tx: definitions.listed(tx, limit=1000))
     if not found:
         return False
-    click.echo(f"{len(found)} jobs loaded: {', '.join(each.name for each in found[:8])}")
+    names = ", ".join(each.name for each in found[:_GREETED]) + (", …" if len(found) > _GREETED else "")
+    click.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'} loaded: {names}")
     click.echo("try next, in another terminal:")
     click.echo(f"  reconciler get jobs\n  reconciler trigger {found[0].name} --wait\n  reconciler runs list\n")
     return True

@@ -17,7 +17,7 @@ from reconciler.store.definitions import StoredTrigger
 
 @click.group()
 def command() -> None:
-    r"""List jobs, runs, workers, passes, skipped slots or dead letters.
+    """List jobs, runs, workers, passes, skipped slots or dead letters.
 
     \b
     Examples:

@@ -37,6 +37,10 @@ class Duration(click.ParamType[float]):
             self.fail(str(fault), param, ctx)
 
 
+RUN_ID: Final = click.IntRange(1, 2**63 - 1)
+"""The id of a run, as the store counts them."""
+
+
 def store(command: Command) -> Command:
     """Add `--store`."""
     return click.option(
@@ -68,9 +72,15 @@ def limit(command: Command) -> Command:
     )(command)
 
 
-def split(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Let a repeated option also take a list: `--queues a,b --queues c`."""
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+def split(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Let a repeated option also take a list: `--queues a,b --queues c`. One that names nothing is refused.
+
+    An empty shell variable must not turn "only these" into "all".
+    """
+    parts = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+    if values and not parts:
+        raise click.BadParameter("it names nothing; leave the option out to mean all", ctx, param)
+    return parts
 
 
 def default_store_file() -> Path:

@@ -58,7 +58,7 @@ def command(
     detailed: bool,
     now: str | None,
 ) -> int:
-    r"""Reconcile the definitions under PATH (default jobs.d) into the store.
+    """Reconcile the definitions under PATH (default jobs.d) into the store.
 
     \b
     Examples:

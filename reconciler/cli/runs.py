@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -16,11 +17,13 @@ from reconciler.clock import SystemClock, iso
 from reconciler.errors import StoreUnavailableError, UsageError
 from reconciler.model.log import OutputStream
 from reconciler.model.run import RunState
-from reconciler.store import queries, runs
+from reconciler.store import definitions, nodes, queries, runs
 from reconciler.store.database import Database, Tx
 from reconciler.store.logs import LogRow, lines_of
 
 _POLL_SECONDS: Final = 0.1
+_PATIENCE_SECONDS: Final = 2.0
+"""After this time of waiting people want to know what for."""
 _FOLLOW_SECONDS: Final = 0.25
 _LINES_AT_ONCE: Final = 1000
 
@@ -34,7 +37,7 @@ def command() -> None:
       reconciler runs list --job daily-sales-report
       reconciler runs show 42
       reconciler runs logs 42 --follow
-    """  # noqa: D301 - click looks for the character itself
+    """
 
 
 @command.command(name="list")
@@ -49,18 +52,24 @@ def list_(store_url: str | None, output: str, limit: int, job: str | None, state
 
 
 @command.command()
-@click.argument("run_id", type=int)
+@click.argument("run_id", type=options.RUN_ID)
 @options.store
 @options.output
 def show(run_id: int, store_url: str | None, output: str) -> None:
     """Show one run with every attempt at it."""
     database = open_store(store_url)
-    row, attempts = database.read(lambda tx: (queries.run_shown(tx, run_id), queries.attempts_of(tx, run_id)))
-    value = {**printed.run(row), "attempts": [printed.attempt(each) for each in attempts]}
+
+    def ask(tx: Tx) -> tuple[printed.Row, list[queries.AttemptRow]]:
+        row = queries.run_shown(tx, run_id)
+        shown = printed.run(row)
+        return {**shown, "reason": row.reason or why_waiting(tx, row)}, queries.attempts_of(tx, run_id)
+
+    row, attempts = database.read(ask)
+    value = {**row, "attempts": [printed.attempt(each) for each in attempts]}
     if output != "table":
         printed.print_value({"formatVersion": printed.FORMAT_VERSION, **value}, output)
         return
-    for key, field in printed.run(row).items():
+    for key, field in row.items():
         click.echo(f"{key:<12} {'-' if field is None else field}")
     for each in attempts:
         ended = f"{each.outcome}" + (f", exit code {each.exit_code}" if each.exit_code is not None else "")
@@ -72,7 +81,7 @@ def show(run_id: int, store_url: str | None, output: str) -> None:
 
 
 @command.command()
-@click.argument("run_id", type=int)
+@click.argument("run_id", type=options.RUN_ID)
 @options.store
 @click.option("--follow", "-f", is_flag=True, help="Go on until the run is over.")
 @click.option("--attempt", type=click.IntRange(min=1), default=None, help="Only lines of this attempt.")
@@ -102,7 +111,7 @@ def logs(
       reconciler runs logs 42 --follow
       reconciler runs logs 42 --attempt 2 --stream stderr --timestamps
       reconciler runs logs 42 -o json | jq -r .text
-    """  # noqa: D301 - same
+    """
 
     def shown(line: LogRow) -> str:
         if output == "json":
@@ -116,7 +125,7 @@ def logs(
 
 
 @command.command()
-@click.argument("run_id", type=int)
+@click.argument("run_id", type=options.RUN_ID)
 @options.store
 @click.option("--timeout", type=options.Duration(), default="1h", show_default=True, help="Give up after this time.")
 def wait(run_id: int, store_url: str | None, timeout: float) -> int:
@@ -125,7 +134,7 @@ def wait(run_id: int, store_url: str | None, timeout: float) -> int:
 
 
 @command.command()
-@click.argument("run_id", type=int)
+@click.argument("run_id", type=options.RUN_ID)
 @options.store
 def cancel(run_id: int, store_url: str | None) -> int:
     """Cancel a run: at once while it waits; a running one is stopped by its node."""
@@ -141,13 +150,23 @@ def cancel(run_id: int, store_url: str | None) -> int:
     return 0
 
 
+def why_waiting(tx: Tx, row: queries.RunRow) -> str | None:
+    """Say why a run waits, where it is plain to see; None where it is not."""
+    if row.state is RunState.PENDING and not nodes.serves(tx, queue=row.queue, handler=row.handler):
+        return f"no living worker serves queue {row.queue!r} with handler {row.handler!r}: `reconciler get workers`"
+    return None
+
+
 def print_runs(store_url: str | None, output: str, limit: int, job: str | None, states: tuple[str, ...]) -> None:
     """Print a list of runs."""
     known = {str(state).lower(): state for state in RunState}
     if unknown := [state for state in states if state.lower() not in known]:
         raise UsageError(f"there is no state {unknown[0]!r}; there are {', '.join(RunState)}")
     wanted = [known[state.lower()] for state in states] or None
-    found = open_store(store_url).read(lambda tx: queries.runs_listed(tx, limit=limit, job=job, states=wanted))
+    database = open_store(store_url)
+    found = database.read(lambda tx: queries.runs_listed(tx, limit=limit, job=job, states=wanted))
+    if job is not None and not found:
+        database.read(lambda tx: definitions.named(tx, job))
     printed.print_list(
         [printed.run(each) for each in found],
         output,
@@ -191,11 +210,19 @@ def wait_for(database: Any, run_id: int, timeout: float) -> int:
     """Wait for a run's end, say how it ended, give the exit code. Raises StoreUnavailableError when time is up."""
     clock, never = SystemClock(), threading.Event()
     give_up_at = clock.elapsed() + timeout
+    told_at = clock.elapsed() + _PATIENCE_SECONDS
     while True:
         row = database.read(lambda tx: queries.run_shown(tx, run_id))
         if row.is_over:
             click.echo(f"run {run_id} of {row.definition}: {row.state}" + (f" ({row.error})" if row.error else ""))
-            return 0 if row.state is RunState.SUCCEEDED else 1
+            if row.state is RunState.SUCCEEDED:
+                return 0
+            click.echo(f"what it wrote: reconciler runs logs {run_id}", err=True)
+            return 1
+        if clock.elapsed() >= told_at:
+            told_at = give_up_at
+            if why := database.read(partial(why_waiting, row=row)):
+                click.echo(f"still waiting: {why}", err=True)
         if clock.elapsed() >= give_up_at:
             raise StoreUnavailableError(f"run {run_id} is still {row.state} after {timeout:g} s; it goes on")
         clock.wait(never, _POLL_SECONDS)

@@ -26,7 +26,7 @@ from reconciler.telemetry.log import log_events
 def command(
     path: Path, store_url: str | None, source_name: str, source_moved: bool, leader_ttl: float, rescan: float
 ) -> None:
-    r"""Run a leader candidate over PATH (default jobs.d); any number may run, one leads.
+    """Run a leader candidate over PATH (default jobs.d); any number may run, one leads.
 
     \b
     Examples:

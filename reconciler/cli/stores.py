@@ -20,8 +20,10 @@ def open_store(url: str | None, *, create: bool = False, limits: Limits = DEFAUL
     """
     database = Database.open(url or DEFAULT_STORE, limits=limits)
     file = database.file
-    if file is not None and create:
-        file.parent.mkdir(parents=True, exist_ok=True)
+    if file is not None and create and url is None:
+        file.parent.mkdir(exist_ok=True)
+    elif file is not None and create and not file.parent.is_dir():
+        raise StoreUnavailableError(f"there is no folder {file.parent} for the store: make it first, or mend --store")
     if file is not None and not create and not file.exists():
         raise StoreUnavailableError(
             f"there is no store at {file}: run `reconciler dev`, name one with --store URL, or make it with "

@@ -35,7 +35,7 @@ def command(
     waits: bool,
     timeout: float,
 ) -> int:
-    r"""Run JOB now. A manual run needs no leader; it is claimed like any other.
+    """Run JOB now. A manual run needs no leader; it is claimed like any other.
 
     \b
     Examples:

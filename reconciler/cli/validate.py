@@ -18,7 +18,7 @@ from reconciler.spec.report import as_json, as_text, is_valid
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--verbose", "-v", is_flag=True, help="List every file that was read or ignored, and why.")
 def command(paths: tuple[Path, ...], output: str, strict: bool, verbose: bool) -> int:
-    r"""Check the definitions in PATHS (files or folders, default jobs.d) and show every problem at once.
+    """Check the definitions in PATHS (files or folders, default jobs.d) and show every problem at once.
 
     \b
     Examples:

@@ -56,7 +56,7 @@ def command(
     quiet: bool,
     ends_with: int | None,
 ) -> int:
-    r"""Claim runs and execute them on this node. SIGTERM drains: nothing new, running work finishes.
+    """Claim runs and execute them on this node. SIGTERM drains: nothing new, running work finishes.
 
     \b
     Examples:

@@ -192,8 +192,10 @@ class Applier:
     def _refuse(self, term: Term, pass_id: int, reason: str, planned: Planned | None) -> Ended:
         report = report_of(planned, reason) if planned else {"error": reason}
         held = planned.plan.ruling if planned else None
-        self._database.tx(
-            lambda tx: passes.conclude(
+        conditions = _conditions(planned) if planned else {}
+
+        def refuse(tx: Tx) -> None:
+            passes.conclude(
                 tx,
                 term,
                 pass_id,
@@ -202,7 +204,9 @@ class Applier:
                 deletion_digest=held.digest if isinstance(held, Held) else None,
                 report=report,
             )
-        )
+            revisions.note_conditions(tx, conditions)
+
+        self._database.tx(refuse)
         emit(PassRefused(self._source.name, PassState.REFUSED, len(planned.tree.errors) if planned else 0, reason))
         return Ended(pass_id, PassState.REFUSED, reason, report)
 
@@ -246,13 +250,16 @@ def _state(planned: Planned, *, writes: bool) -> PassState:
 def _conditions(planned: Planned) -> dict[str, str | None]:
     """Say of each definition whose file is broken now, or no longer is, why its file is not applied."""
     plan: Plan = planned.plan
-    withheld = isinstance(plan.ruling, Withheld)
+    waits = {
+        Withheld: "PruneWithheld: no longer declared, kept since files have errors",
+        Held: "DeletionHeld: no longer declared, kept until its deletion is approved (reconciler get passes)",
+    }.get(type(plan.ruling))
     wanted: dict[str, str | None] = {each.uid: None for each in planned.facts.stored}
     for each in plan.changes:
         if isinstance(each, Broken) and each.stored:
             wanted[each.stored.uid] = f"Degraded: {each.place} is invalid; the last good version goes on"
-    for delete in plan.deletes if withheld else ():
-        wanted[delete.stored.uid] = "PruneWithheld: no longer declared, kept since files have errors"
+    for delete in plan.deletes if waits else ():
+        wanted[delete.stored.uid] = waits
     known = {each.uid: each.condition for each in planned.facts.stored}
     pruned = {each.stored.uid for each in plan.prunes}
     return {uid: why for uid, why in wanted.items() if known[uid] != why and uid not in pruned}

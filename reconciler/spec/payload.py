@@ -126,10 +126,11 @@ def _refuse(made: Candidate, path: Path, words: Words) -> None:
 
 
 def _script_of(argv: list[str]) -> int | None:
-    """Give the index of the script text of `sh -c TEXT`, however the option is written."""
-    if argv[0].rsplit("/", 1)[-1] not in _SHELLS:
+    """Give the index of the script text of `sh -c TEXT`, however it is written and whatever starts the shell."""
+    shells = [index for index, argument in enumerate(argv) if argument.rsplit("/", 1)[-1] in _SHELLS]
+    if not shells:
         return None
-    for index, argument in enumerate(argv[1:-1], 1):
+    for index, argument in enumerate(argv[shells[0] + 1 : -1], shells[0] + 1):
         if argument.startswith("-") and not argument.startswith("--") and argument.endswith("c"):
             return index + 1
     return None

@@ -144,6 +144,17 @@ def listed(tx: Tx, *, limit: int, with_dead: bool = False) -> list[Node]:
     return [_node(row) for row in tx.execute(query.order_by(nodes.c.id.desc()).limit(limit))]
 
 
+def serves(tx: Tx, *, queue: str, handler: str) -> bool:
+    """Tell whether some living node, not draining, would claim a run of this queue and handler."""
+    return any(
+        node.alive
+        and node.state == "Active"
+        and handler in node.handlers
+        and (node.queues is None or queue in node.queues)
+        for node in listed(tx, limit=10_000)
+    )
+
+
 def _proof(session: Session) -> dict[str, Any]:
     """Give what only the session itself knows, as parameters of the statements below."""
     return {"my_id": session.node_id, "my_epoch": session.epoch, "my_secret_hash": _hash(session.secret)}

@@ -250,8 +250,13 @@ def _note_places_and_conditions(tx: Tx, revision: Revision) -> None:
             .where(definitions.c.uid == given.c.uid)
             .values(file=given.c.file, line=given.c.line, revision=revision.revision)
         )
-    if revision.conditions:
-        given = tx.rows("given", {"uid": str, "condition": str}, sorted(revision.conditions.items()))
+    note_conditions(tx, revision.conditions)
+
+
+def note_conditions(tx: Tx, conditions: Mapping[str, str | None]) -> None:
+    """Say of definitions, by uid, why their files are not applied; None clears it. The caller has proved its term."""
+    if conditions:
+        given = tx.rows("given", {"uid": str, "condition": str}, sorted(conditions.items()))
         tx.execute(update(definitions).where(definitions.c.uid == given.c.uid).values(condition=given.c.condition))
 
 

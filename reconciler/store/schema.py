@@ -54,11 +54,11 @@ def check(database: Database) -> None:
         return
     shown = database.url.render_as_string(hide_password=True)
     if found is None:
-        raise SchemaVersionError(f"the store {shown} is empty: run `reconciler db upgrade --store {shown}` once")
+        raise SchemaVersionError(f"the store {shown} is empty: run `reconciler db upgrade` with the same --store once")
     if found in _known():
         raise SchemaVersionError(
             f"the store {shown} has schema {found}, this program needs {head()}: "
-            f"run `reconciler db upgrade --store {shown}`"
+            f"run `reconciler db upgrade` with the same --store"
         )
     raise _too_new(database, found)
 

@@ -133,9 +133,9 @@ class Worker:
             self._hand_back_strays,
             self._claim,
             self._start_claimed,
+            self._guard.say_alive,
         ):
             self._survive(step)
-            self._survive(self._guard.say_alive)  # after each: any of them may wait for the store for a while
 
     def wait(self) -> None:
         """Sleep until a message, an ended output or result, a signal, or the next poll."""

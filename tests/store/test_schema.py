@@ -52,7 +52,7 @@ def test_an_upgrade_of_a_current_store_changes_nothing(store: Store) -> None:
 
 
 def test_an_empty_store_is_refused_with_the_command_to_run(empty_database: Database) -> None:
-    with pytest.raises(SchemaVersionError, match=r"is empty: run `reconciler db upgrade --store .+` once"):
+    with pytest.raises(SchemaVersionError, match=r"is empty: run `reconciler db upgrade` with the same --store once"):
         schema.check(empty_database)
 
 
@@ -61,7 +61,8 @@ def test_an_older_store_is_refused_with_the_command_to_run(store: Store, monkeyp
     monkeypatch.setattr(schema, "head", lambda: "9999")
 
     with pytest.raises(
-        SchemaVersionError, match=rf"has schema {known}, this program needs 9999: run `reconciler db upgrade --store"
+        SchemaVersionError,
+        match=rf"has schema {known}, this program needs 9999: run `reconciler db upgrade` with the same",
     ):
         schema.check(store.database)
 

@@ -39,6 +39,8 @@ def run(payload: Mapping[str, Any], data: DataFolder, _environment: Mapping[str,
 
 
 def _read(source: Path, name: str) -> tuple[list[str], list[Row]]:
+    if source.exists() and not source.is_file():  # a FIFO would be waited for
+        raise PayloadError(f"input: {name!r} is no regular file")
     try:
         with source.open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file, strict=True)

@@ -1,0 +1,181 @@
+"""The front door: exit codes that scripts rely on, and never a traceback, whatever is asked."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.reconcile.cast import document
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def reconciler(tmp_path: Path) -> Run:
+    """Run a command line in a folder of its own."""
+
+    def run(*arguments: str | bytes, shell_end: str = "") -> "subprocess.CompletedProcess[str]":
+        line = [sys.executable, "-m", "reconciler", *arguments]
+        program = ["sh", "-c", f'"$@" {shell_end}', "sh", *line] if shell_end else line
+        return subprocess.run(
+            program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
+
+    return run
+
+
+@pytest.fixture
+def stored(reconciler: Run, tmp_path: Path) -> Path:
+    """One job, applied."""
+    (tmp_path / "jobs.d").mkdir()
+    (tmp_path / "jobs.d" / "report.yaml").write_text(document("report"))
+    assert reconciler("db", "upgrade").returncode == 0
+    assert reconciler("reconcile").returncode == 0
+    return tmp_path
+
+
+def exits(done: "subprocess.CompletedProcess[str]", code: int, *, saying: str = "") -> None:
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    assert saying in done.stdout + done.stderr
+
+
+def test_valid_and_invalid_definitions(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("validate"), 0, saying="1 valid definition")
+    (stored / "jobs.d" / "bad.yaml").write_text(document("bad", priorty=1))
+    exits(reconciler("validate"), 1, saying='did you mean "priority"?')
+    exits(reconciler("reconcile", "--dry-run"), 1)
+    exits(reconciler("reconcile"), 1, saying="Invalid")
+
+
+def test_changes_are_told_by_exit_code_only_when_asked_for(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("reconcile", "--dry-run", "--detailed-exitcode"), 0)
+    (stored / "jobs.d" / "new.yaml").write_text(document("new"))
+    exits(reconciler("reconcile", "--dry-run"), 0, saying="1 to create")
+    exits(reconciler("reconcile", "--dry-run", "--detailed-exitcode"), 2)
+
+
+@pytest.mark.parametrize("how", ["emptied", "vanished", "unreadable"])
+def test_an_emptied_vanished_or_unreadable_folder_is_refused(reconciler: Run, stored: Path, how: str) -> None:
+    (stored / "jobs.d" / "report.yaml").unlink()
+    if how != "emptied":
+        (stored / "jobs.d").rmdir()
+    if how == "unreadable":
+        (stored / "jobs.d").write_text("no folder")
+
+    exits(reconciler("reconcile"), 3)
+    exits(reconciler("reconcile", "--dry-run"), 3)
+    exits(reconciler("get", "jobs"), 0, saying="report")
+
+
+def test_held_deletions_show_where_people_look_and_go_on_after_their_approval(reconciler: Run, stored: Path) -> None:
+    (stored / "jobs.d" / "report.yaml").unlink()
+    held = reconciler("reconcile")
+    digest = held.stderr.rsplit("approve ", 1)[1].split("`")[0]
+
+    exits(reconciler("get", "jobs"), 0, saying="DeletionHeld")
+    exits(reconciler("approve", "0" * 16), 1)
+    exits(reconciler("approve", digest), 0, saying="report")
+    exits(reconciler("reconcile"), 0, saying="- report")
+
+
+def test_another_plan_than_the_expected_one_is_refused(reconciler: Run, stored: Path) -> None:
+    (stored / "jobs.d" / "new.yaml").write_text(document("new"))
+    exits(reconciler("reconcile", "--expect-digest", "0" * 64), 3)
+
+
+def test_a_plan_of_an_empty_store_is_applied_by_its_digest(reconciler: Run, tmp_path: Path) -> None:
+    (tmp_path / "jobs.d").mkdir()
+    (tmp_path / "jobs.d" / "report.yaml").write_text(document("report"))
+    shown = reconciler("reconcile", "--dry-run").stdout
+    digest = shown.rsplit("--expect-digest ", 1)[1].strip()
+    reconciler("db", "upgrade")
+
+    exits(reconciler("reconcile", "--expect-digest", digest), 0, saying="+ report")
+
+
+def test_what_does_not_exist(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("runs", "show", "99"), 1, saying="there is no run 99")
+    exits(reconciler("trigger", "nope"), 1, saying="there is no job 'nope'")
+    exits(reconciler("runs", "list", "--job", "nope"), 1, saying="there is no job 'nope'")
+
+
+def test_a_missing_or_unreachable_store(reconciler: Run, tmp_path: Path) -> None:
+    exits(reconciler("get", "jobs"), 4, saying="there is no store")
+    exits(reconciler("get", "jobs", "--store", "postgresql://nobody:hush@127.0.0.1:1/x"), 4)
+    exits(reconciler("db", "upgrade", "--store", f"sqlite:///{tmp_path}/nowhere/store.db"), 4, saying="no folder")
+    assert "hush" not in reconciler("get", "jobs", "--store", "postgresql://nobody:hush@127.0.0.1:1/x").stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["bogus"],
+        ["runs", "show", "x"],
+        ["runs", "show", "99999999999999999999999"],
+        ["runs", "wait", "0"],
+        ["runs", "list", "--state", "Bogus"],
+        ["trigger"],
+        ["trigger", "report", "-p", "novalue"],
+        ["trigger", "report", "-p", "unknown=1"],
+        ["trigger", "report", "--slot", "tomorrow"],
+        ["reconcile", "--against", "HEAD"],
+        ["reconcile", "--dry-run", "--against", "no-such-ref"],
+        ["worker", "--queues", ","],
+        ["worker", "--slots", "0"],
+        ["worker", "--lease", "1s"],
+        ["serve", "--leader-ttl", "soon"],
+        ["get", "jobs", "--store", "mysql://x"],
+        ["get", "jobs", "--limit", "0"],
+    ],
+)
+def test_wrong_usage_exits_64(reconciler: Run, stored: Path, line: list[str]) -> None:
+    exits(reconciler(*line), 64)
+
+
+def test_arguments_that_are_no_text_are_wrong_usage(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("trigger", b"\xff"), 64, saying="no UTF-8")
+    exits(reconciler("trigger", "report", "--idempotency-key", b"\xff"), 64)
+
+
+def test_an_output_that_takes_nothing_more(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("runs", "list", "-o", "json", shell_end="> /dev/full"), 4)
+    exits(reconciler("validate", shell_end="> /dev/full"), 4)
+    exits(reconciler("get", "jobs", "-o", "json", shell_end="| true"), 0)
+
+
+@pytest.mark.parametrize(
+    "command", ["dev", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get"]
+)
+def test_help_shows_examples_one_to_a_line(reconciler: Run, command: str) -> None:
+    shown = reconciler(command, "--help")
+
+    examples = shown.stdout.split("Examples:\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    assert all(line.strip().startswith(("reconciler", "reconcile")) for line in examples)
+    assert "\\b" not in shown.stdout
+
+
+def test_a_run_that_nobody_serves_says_so(reconciler: Run, stored: Path) -> None:
+    run_id = reconciler("trigger", "report").stdout.split()[1]
+
+    exits(reconciler("runs", "show", run_id), 0, saying="no living worker serves queue 'default'")
+    exits(reconciler("trigger", "report", "--wait", "--timeout", "3s"), 4, saying="no living worker serves")
+
+
+def test_a_folder_that_may_not_be_written(reconciler: Run, tmp_path: Path) -> None:
+    """As root everything may be written; a file in the way is in the way for everybody."""
+    (tmp_path / ".reconciler").write_text("in the way")
+
+    exits(reconciler("db", "upgrade"), 4)
+    exits(reconciler("dev"), 64)
+
+
+def test_every_command_is_listed_with_what_it_is_for(reconciler: Run) -> None:
+    shown = reconciler("--help").stdout
+
+    for command in ("dev", "validate", "reconcile", "approve", "serve", "worker", "get", "trigger", "runs", "db"):
+        assert f"\n  {command} " in shown
+    assert os.linesep.join(shown.splitlines()[:1]).startswith("Usage: reconciler")
