@@ -12,7 +12,7 @@ from sqlalchemy import text
 from reconciler.errors import StoreUnavailableError
 from reconciler.model.lease import Timings
 from reconciler.store import schema, silence
-from reconciler.store.database import Database, Tx
+from reconciler.store.database import Database, Tx, parse_url
 from reconciler.store.dialect import Limits
 from tests.postgres import conninfo_of
 from tests.proxy import proxied
@@ -207,6 +207,14 @@ class TestConnections:
 
         with opened(postgres_url) as late, pytest.raises(StoreUnavailableError, match="session is read-only"):
             late.read(lambda tx: tx.now_us())
+
+    def test_of_several_hosts_the_one_that_takes_writes_is_used(self, postgres_url: str) -> None:
+        url = parse_url(postgres_url)
+        hosts = (f"127.0.0.1:{port}" for port in (1, url.port))  # nobody listens on port 1
+        several = url.set(host=None, port=None).update_query_dict({"host": tuple(hosts)})
+
+        with opened(several.render_as_string(hide_password=False)) as database:
+            assert database.read(lambda tx: tx.now_us())
 
     def test_a_pool_that_is_used_up_is_told_in_words(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(database.engine.pool, "_timeout", 0.1)

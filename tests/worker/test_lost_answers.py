@@ -146,9 +146,9 @@ class TestPostgresql:
     def test_a_table_that_is_locked_for_longer_than_a_lease_costs_no_run(
         self, postgres_url: str, tmp_path: Path
     ) -> None:
-        """The loop waits in vain, now for this and now for that, and its guard hears of it in between."""
+        """No step of the loop waits for long enough to make it look dead to its guard, which renews meanwhile."""
         with staged(postgres_url, tmp_path) as stage, psycopg.connect(conninfo_of(postgres_url)) as other:
-            stage.store.apply(command("job", "sleep", "2"))
+            stage.store.apply(command("job", "sleep", "5", gracePeriod="1s"))
             run = stage.store.trigger("job")
             stage.turn_until(lambda: stage.told(RunStarted))
             other.execute("LOCK TABLE runs")
