@@ -1,20 +1,21 @@
 """One malformed row never stops the others (invariant X2), on both databases."""
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from reconciler.model.run import AttemptOutcome, RunState
-from reconciler.store.tables import definition_versions, triggers
+from reconciler.store.tables import definition_versions, definitions, triggers
 from tests.store.cast import Store, job
 
 
 def test_a_trigger_that_makes_no_sense_does_not_stop_the_others(store: Store) -> None:
     store.apply(job("good", every="10s"), job("bad", every="10s"))
-    store.database.tx(lambda tx: tx.execute(update(triggers).where(triggers.c.id == 2).values(timing="{}")))
+    of_bad = triggers.c.definition_id == select(definitions.c.id).where(definitions.c.name == "bad").scalar_subquery()
+    store.database.tx(lambda tx: tx.execute(update(triggers).where(of_bad).values(timing="{}")))
     store.clock.turn(10)
 
     settled = store.settle()
 
-    assert len(store.runs("good")) + len(store.runs("bad")) == 1
+    assert (len(store.runs("good")), len(store.runs("bad"))) == (1, 0)
     assert len(settled.broken) == 1
     assert not settled.more
 
