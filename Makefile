@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev test check bench cases proof lock build clean
+.PHONY: help install dev test check bench cases sim proof lock build clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -44,6 +44,9 @@ bench: install  ## run the benchmarks (minutes)
 
 cases: install  ## which cases of tests/cases are proven by which tests
 	$(BIN)/python -m tests.cases.report
+
+sim: install  ## play one seed of the simulation again: make sim SEED=7 [STEPS=1,5]
+	$(BIN)/python -m tests.protocol.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
 
 proof: install  ## the long forms of the tests
 	RECONCILER_PROOF=1 $(BIN)/python -m pytest tests -m "e2e or proof" $(PYTEST_ARGS)

@@ -1,0 +1,68 @@
+"""The witness: SQL triggers that copy every change of the protocol's rows into a table, in the order of the commits.
+
+It knows nothing of the code under test: what it tells is what the database did. A row that was rolled back is not told.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_WATCHED: Final = {
+    "leader": "term owner expires_us",
+    "nodes": "id state lease_until_us",
+    "triggers": "id timing activation activated_us cursor_us removed_us",
+    "slots": "trigger_id slot_us recorded_by",
+    "runs": "id trigger_id slot_us due_us state fence attempt lost_leases node_id created_by",
+    "run_history": "run_id trigger_id slot_us state fence node_id",
+    "attempts": "run_id fence node_id outcome",
+}
+_OPERATIONS: Final = {"INSERT": ("NULL", "new"), "UPDATE": ("old", "new"), "DELETE": ("old", "NULL")}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row that changed: what it was and what it became. `at_us` is simulated elapsed time, `wall_us` wall time."""
+
+    transaction: int
+    at_us: int
+    wall_us: int
+    table: str
+    old: Mapping[str, Any] | None
+    new: Mapping[str, Any] | None
+
+
+def install(connection: sqlite3.Connection) -> None:
+    """Make the shadow table and its triggers. They call `sim_transaction`, `sim_elapsed` and `sim_wall`."""
+    connection.execute(
+        "CREATE TABLE shadow "
+        "(seq INTEGER PRIMARY KEY, number INT, at_us INT, wall_us INT, name TEXT, old TEXT, new TEXT)"
+    )
+    for table, columns in _WATCHED.items():
+        for operation, sides in _OPERATIONS.items():
+            old, new = (_copy(side, columns) for side in sides)
+            connection.execute(
+                f"CREATE TRIGGER shadow_{table}_{operation} AFTER {operation} ON {table} BEGIN "
+                "INSERT INTO shadow (number, at_us, wall_us, name, old, new) "
+                f"VALUES (sim_transaction(), sim_elapsed(), sim_wall(), '{table}', {old}, {new}); END"
+            )
+
+
+def told(connection: sqlite3.Connection) -> Iterator[Change]:
+    """Give every change, in order."""
+    query = "SELECT number, at_us, wall_us, name, old, new FROM shadow ORDER BY seq"
+    for number, at_us, wall_us, table, old, new in connection.execute(query):
+        yield Change(number, at_us, wall_us, table, _read(old), _read(new))
+
+
+def _copy(side: str, columns: str) -> str:
+    if side == "NULL":
+        return side
+    return f"json_object({', '.join(f'{name!r}, {side}.{name}' for name in columns.split())})"
+
+
+def _read(text: str | None) -> Mapping[str, Any] | None:
+    return None if text is None else json.loads(text)
