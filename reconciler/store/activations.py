@@ -98,10 +98,12 @@ def _begin_again(tx: Tx, begun: Mapping[int, Trigger], now_us: int) -> None:
 
 
 def _withdraw(tx: Tx, trigger_ids: Sequence[int], now_us: int) -> None:
-    """Take back runs made ahead by an activation that is over; its slots up to now stay."""
+    """Take back what was made ahead by an activation that is over, runs and ledger rows; its slots up to now stay."""
     if trigger_ids:
         ahead = tx.among(runs.c.trigger_id, trigger_ids), in_states(runs.c.state, _AHEAD), runs.c.due_us > now_us
         tx.execute(delete(runs).where(*ahead))
+        # A suspension records what was made ahead; to leave that would give one slot a run and a ledger row (S1).
+        tx.execute(delete(slots).where(tx.among(slots.c.trigger_id, trigger_ids), slots.c.slot_us > now_us))
 
 
 def _rebind(tx: Tx, definition_ids: Sequence[int]) -> None:

@@ -1,10 +1,11 @@
-"""One stage for all simulated tests: setting it up costs more than some seeds."""
+"""One stage for all simulated tests, and what it gave: a seed that was played need not be played again."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.protocol.simulation.play import Player
+from tests.protocol.simulation.play import Player, Verdict
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +13,9 @@ def player() -> Iterator[Player]:
     made = Player()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def played(player: Player) -> Callable[[int], Verdict]:
+    """The product as it is, under a seed."""
+    return functools.cache(player.play)

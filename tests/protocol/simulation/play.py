@@ -37,6 +37,8 @@ class Verdict:
 
     scenario: Scenario
     violations: Sequence[str]
+    known: Sequence[str]
+    """Violations that docs/simulation.md tells of."""
     steps: Sequence[int]
     faults: Sequence[str]
     refused: int
@@ -110,9 +112,11 @@ class Player:
     def _verdict(self, evidence: Evidence, tape: Tape) -> Verdict:
         world = evidence.world
         count = self._stage.store.execute
+        violations, known = judge(evidence)
         return Verdict(
             scenario=world.scenario,
-            violations=judge(evidence),
+            violations=violations,
+            known=known,
             steps=tape.deviations,
             faults=[f"{fault} of {whom} at step {step}" for _, step, fault, whom in world.faults],
             refused=evidence.seen.refused,
