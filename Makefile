@@ -45,8 +45,9 @@ bench: install  ## run the benchmarks (minutes)
 cases: install  ## which cases of tests/cases are proven by which tests
 	$(BIN)/python -m tests.cases.report
 
-sim: install  ## play one seed of the simulation again: make sim SEED=7 [STEPS=1,5]
-	$(BIN)/python -m tests.protocol.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+sim: install  ## play one seed of the simulation again: make sim SEED=7 [STEPS=1,5] [MUTANT=…]; without SEED, SEEDS=1000
+	$(BIN)/python -m tests.protocol.simulation $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS)) \
+	  $(if $(SEEDS),--seeds $(SEEDS)) $(if $(MUTANT),--mutant $(MUTANT))
 
 proof: install  ## the long forms of the tests
 	RECONCILER_PROOF=1 $(BIN)/python -m pytest tests -m "e2e or proof" $(PYTEST_ARGS)

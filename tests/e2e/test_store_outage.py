@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 PROOF: Final = bool(os.environ.get("RECONCILER_PROOF"))
 RECOVERY_SECONDS: Final = 15.0
-RESTART_SECONDS: Final = 2.0
+RESTART_SECONDS: Final = 1.0
 TTL_US: Final = 15 * SECOND_US
 WORKERS: Final = ("a", "b", "c")
 ONCE_THEN_SHORT: Final = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import IntEnum, auto
 
 from greenlet import greenlet
 from sqlalchemy.exc import OperationalError
@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from tests.protocol.simulation.plan import Fault
 
 
-class Point(Enum):
+class Point(IntEnum):
     """Where a thread stands when it is not its turn."""
 
     WAIT = auto()

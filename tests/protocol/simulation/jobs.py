@@ -12,10 +12,12 @@ from reconciler.model.run import AttemptOutcome, Claim, Outcome
 from tests.protocol.simulation.cast import Process
 from tests.protocol.simulation.plan import TIMINGS
 from tests.protocol.simulation.stage import Seat
+from tests.protocol.simulation.world import World
 
 _FAILS: Final = 0.2
 _IS_HANDED_BACK: Final = 0.3
-_IS_SHORT: Final = 0.9
+_IS_SHORT: Final = 0.93
+_CALM_JOB_US: Final = SECOND_US // 20
 _MARGIN_US: Final = round(TIMINGS.margin_seconds * SECOND_US)
 _LEASE_US: Final = round(TIMINGS.lease_seconds * SECOND_US)
 
@@ -69,14 +71,14 @@ class Jobs:
         seen: Seen,
         *,
         over: Callable[[Session, Outcome], None],
-        now: Callable[[], int],
+        world: World,
     ) -> None:
         """Begin with none; `over` takes what came of each."""
         self._process = process
         self._seat = seat
         self._seen = seen
         self._over = over
-        self._now = now
+        self._world = world
         self._held: list[Job] = []
         self._kill_at_us = 0
         process.when_gone.append(self._vanish)
@@ -97,14 +99,10 @@ class Jobs:
 
     def start(self, session: Session, claim: Claim) -> None:
         """Start the job of a claim, unless the guard's deadline has passed."""
-        now_us, drawn = self._now(), self._seat.fraction()
-        result = AttemptOutcome.SUCCEEDED
-        if drawn < _FAILS + _IS_HANDED_BACK:
-            result = AttemptOutcome.FAILED if drawn < _FAILS else AttemptOutcome.HANDED_BACK
-        is_short = self._seat.fraction() < _IS_SHORT
-        lasts_ms = self._seat.whole(50, 1000) if is_short else self._seat.whole(2500, 3500)
+        now_us = self._world.elapsed_us
         effect = Effect(claim.run_id, claim.fence, self._process.name, now_us)
-        job = Job(claim, session, effect, now_us + 1000 * lasts_ms, result)
+        lasts_us, result = self._drawn()
+        job = Job(claim, session, effect, now_us + lasts_us, result)
         self._held.append(job)
         if now_us >= self._kill_at_us:
             self._end(job, now_us, AttemptOutcome.HANDED_BACK)
@@ -116,7 +114,7 @@ class Jobs:
         for job in list(self._held):
             killed = self._kill_at_us < job.until_us
             at_us = self._seen_at(min(job.until_us, self._kill_at_us), job.effect)
-            if at_us <= self._now():
+            if at_us <= self._world.elapsed_us:
                 self._end(job, at_us, AttemptOutcome.HANDED_BACK if killed else job.result)
 
     def stop(self, run_ids: set[int] | None, result: AttemptOutcome) -> None:
@@ -124,11 +122,21 @@ class Jobs:
         self.settle()
         for job in list(self._held):
             if run_ids is None or job.claim.run_id in run_ids:
-                self._end(job, self._now(), result)
+                self._end(job, self._world.elapsed_us, result)
 
     def next_us(self) -> int | None:
         """Give the instant at which the next one ends."""
         return min((min(job.until_us, self._kill_at_us) for job in self._held), default=None)
+
+    def _drawn(self) -> tuple[int, AttemptOutcome]:
+        """Draw how long a job lasts, and what comes of it; in the calm they are short and succeed."""
+        drawn, is_short = self._seat.fraction(), self._seat.fraction() < _IS_SHORT
+        lasts_us = 1000 * (self._seat.whole(50, 1000) if is_short else self._seat.whole(2500, 3500))
+        if self._world.is_calm:
+            return _CALM_JOB_US, AttemptOutcome.SUCCEEDED
+        if drawn < _FAILS:
+            return lasts_us, AttemptOutcome.FAILED
+        return lasts_us, AttemptOutcome.HANDED_BACK if drawn < _FAILS + _IS_HANDED_BACK else AttemptOutcome.SUCCEEDED
 
     def _seen_at(self, at_us: int, effect: Effect) -> int:
         for begun_us, end_us in self._process.frozen:
@@ -147,6 +155,6 @@ class Jobs:
     def _vanish(self) -> None:
         """The process is gone, and its jobs with it."""
         for job in self._held:
-            self._seen_at(self._now(), job.effect)
-            job.effect.ended_us = max(job.effect.begun_us, min(self._now(), job.until_us))
+            self._seen_at(self._world.elapsed_us, job.effect)
+            job.effect.ended_us = max(job.effect.begun_us, min(self._world.elapsed_us, job.until_us))
         self._held.clear()

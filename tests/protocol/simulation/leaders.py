@@ -17,7 +17,8 @@ from tests.protocol.simulation.plan import TIMINGS
 from tests.protocol.simulation.stage import Seat, Stage
 from tests.protocol.simulation.world import World
 
-_STAND_SECONDS: Final = 1.0
+_RENEW_SECONDS: Final = 1.0
+_STAND_SECONDS: Final = 1.6
 _MATERIALISE_SECONDS: Final = 1.2
 _REAP_SECONDS: Final = 1.6
 """Nobody polls as often as in earnest, so that schedules are short."""
@@ -62,10 +63,10 @@ class Leaders:
         """Stand, lead, and now and then stop cleanly."""
         while seat.fraction() >= _RESIGNS:
             try:
-                pause = candidate.step()
+                leads = candidate.step() >= TIMINGS.leader_ttl_seconds / 3
             except StoreUnavailableError:
-                pause = _STAND_SECONDS
-            self._world.sleep(max(pause, _STAND_SECONDS))
+                leads = True
+            self._world.sleep(_RENEW_SECONDS if leads else _STAND_SECONDS)
         candidate.resign()
 
     def _work(self, candidate: Candidate, seat: Seat) -> None:

@@ -45,7 +45,7 @@ class Node:
         )
         for seat in (self._seat, self._reporter, self._keeper):
             seat.begin(process.starts)
-        self._jobs = Jobs(process, self._seat, seen, over=self._over, now=lambda: world.elapsed_us)
+        self._jobs = Jobs(process, self._seat, seen, over=self._over, world=world)
         self._session: Session | None = None
         self._old: Session | None = None
         self._results: list[tuple[Session, Outcome]] = []

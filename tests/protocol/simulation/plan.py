@@ -87,7 +87,7 @@ def scenario_of(seed: int) -> Scenario:
     far = Fault.WALL_STEP in faults and chance.random() < 0.5
     return Scenario(
         seed=seed,
-        workers=chance.choice((2, 2, 3)),
+        workers=chance.choice((2, 2, 2, 3)),
         faults=faults,
         fault_rate=chance.choice((0.01, 0.03, 0.06)),
         most_faults=chance.randint(2, 8) if faults else 0,

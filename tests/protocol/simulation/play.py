@@ -87,7 +87,7 @@ class Player:
             world.close()
         evidence = Evidence(
             world=world,
-            changes=list(told(self._stage.store)),
+            changes=list(told(self._stage.store, world.stamps)),
             seen=seen,
             requests=requests,
             errors=[*world.broken, *self._errors],

@@ -138,10 +138,8 @@ class Stage:
 
     def _connect(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA synchronous=OFF")
-        # A connection outlives a seed, and with it the world that these speak of.
-        connection.create_function("sim_transaction", 0, lambda: self.world.transaction_number())  # noqa: PLW0108
-        connection.create_function("sim_elapsed", 0, lambda: self.world.elapsed_us)
-        connection.create_function("sim_wall", 0, lambda: self.world.wall_us())  # noqa: PLW0108
+        # A connection outlives a seed, and with it the world that this speaks of.
+        connection.create_function("sim_stamp", 0, lambda: self.world.stamp())  # noqa: PLW0108
 
     def _before_statement(self, connection: Any, _cursor: Any, text: str, *_rest: Any) -> None:
         self.world.on_statement(text, connection.connection.driver_connection)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ _WATCHED: Final = {
     "run_history": "run_id trigger_id slot_us state fence node_id",
     "attempts": "run_id fence node_id outcome",
 }
+Stamp = tuple[int, int, int]
+"""(number of the transaction, elapsed time, wall time) of a change."""
 _OPERATIONS: Final = {"INSERT": ("NULL", "new"), "UPDATE": ("old", "new"), "DELETE": ("old", "NULL")}
 
 
@@ -36,25 +38,22 @@ class Change:
 
 
 def install(connection: sqlite3.Connection) -> None:
-    """Make the shadow table and its triggers. They call `sim_transaction`, `sim_elapsed` and `sim_wall`."""
-    connection.execute(
-        "CREATE TABLE shadow "
-        "(seq INTEGER PRIMARY KEY, number INT, at_us INT, wall_us INT, name TEXT, old TEXT, new TEXT)"
-    )
+    """Make the shadow table and its triggers. They call `sim_stamp`."""
+    connection.execute("CREATE TABLE shadow (seq INTEGER PRIMARY KEY, stamp INT, name TEXT, old TEXT, new TEXT)")
     for table, columns in _WATCHED.items():
         for operation, sides in _OPERATIONS.items():
             old, new = (_copy(side, columns) for side in sides)
             connection.execute(
                 f"CREATE TRIGGER shadow_{table}_{operation} AFTER {operation} ON {table} BEGIN "
-                "INSERT INTO shadow (number, at_us, wall_us, name, old, new) "
-                f"VALUES (sim_transaction(), sim_elapsed(), sim_wall(), '{table}', {old}, {new}); END"
+                "INSERT INTO shadow (stamp, name, old, new) "
+                f"VALUES (sim_stamp(), '{table}', {old}, {new}); END"
             )
 
 
-def told(connection: sqlite3.Connection) -> Iterator[Change]:
+def told(connection: sqlite3.Connection, stamps: Sequence[Stamp]) -> Iterator[Change]:
     """Give every change, in order."""
-    query = "SELECT number, at_us, wall_us, name, old, new FROM shadow ORDER BY seq"
-    for number, at_us, wall_us, table, old, new in connection.execute(query):
+    for stamp, table, old, new in connection.execute("SELECT stamp, name, old, new FROM shadow ORDER BY seq"):
+        number, at_us, wall_us = stamps[stamp]
         yield Change(number, at_us, wall_us, table, _read(old), _read(new))
 
 

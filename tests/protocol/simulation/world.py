@@ -41,6 +41,8 @@ class World:
         self.steps = 0
         self.transactions = [Transaction(0, "the stage", ELAPSED_START_US, START_US, term=0)]
         """Every writing transaction; the first one set the stage."""
+        self.stamps: list[tuple[int, int, int]] = []
+        """(transaction, elapsed, wall) of each change of a row."""
         self.faults: list[tuple[int, int, Fault, str]] = []
         """(elapsed, step, what, whom) of each fault that took hold."""
         self.broken: list[str] = []
@@ -52,7 +54,8 @@ class World:
         self._current: Thread | None = None
         self._last: Thread | None = None
         self._writer: Thread | None = None
-        self._is_calm = False
+        self.is_calm = False
+        """Whether faults are over."""
         self._priorities: dict[str, float] = {}
 
     def wall_us(self) -> int:
@@ -68,10 +71,12 @@ class World:
             if since_us <= ended_us and until_us >= begun_us
         )
 
-    def transaction_number(self) -> int:
-        """Give the number of the transaction that writes now."""
+    def stamp(self) -> int:
+        """Note who changes a row, and when; give where that stands in `stamps`."""
         thread = self._current
-        return 0 if thread is None or thread.transaction is None else thread.transaction.number
+        number = 0 if thread is None or thread.transaction is None else thread.transaction.number
+        self.stamps.append((number, self.elapsed_us, self.wall_us()))
+        return len(self.stamps) - 1
 
     def add(self, process: Process, *, after_us: int = 0) -> None:
         """Start a process."""
@@ -97,7 +102,7 @@ class World:
 
     def calm(self) -> None:
         """Let every fault end, and none happen any more: from now on runs must end."""
-        self._is_calm = True
+        self.is_calm = True
         for thread in self._threads:
             thread.turn_us, thread.process.cut_until_us = thread.wake_us, 0
             thread.process.frozen = [(begun, min(end, self.elapsed_us)) for begun, end in thread.process.frozen]
@@ -259,7 +264,7 @@ class World:
         usual = self._last
         if usual is None or usual.point is Point.WAIT or usual not in ready:
             usual = min(ready, key=_wanted_at)
-        if self._is_calm:
+        if self.is_calm:
             return usual
         points = self.scenario.change_points
         whether, which, _, _ = self._tape.at(self.steps)
@@ -279,7 +284,7 @@ class World:
     def _loses_turn(self, thread: Thread) -> bool:
         """Strike a thread whose turn it is, if this step is one that does; True when its turn is lost by that."""
         scenario = self.scenario
-        if self._is_calm or len(self.faults) >= scenario.most_faults or not self._tape.allows(self.steps):
+        if self.is_calm or len(self.faults) >= scenario.most_faults or not self._tape.allows(self.steps):
             return False
         _, _, whether, which = self._tape.at(self.steps)
         drawn = fault_at(thread, scenario, whether, which)
