@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US
 from reconciler.model.lease import Term, Timings
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import runs, slots
 from reconciler.store.database import Database
 from reconciler.telemetry import Event, emit
@@ -38,11 +39,12 @@ class SlotsSettled(Event):
 class Materialise:
     """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
 
-    def __init__(self, database: Database, timings: Timings) -> None:
-        """Keep the store and the timings."""
+    def __init__(self, database: Database, timings: Timings, misfire: Misfire = DEFAULT) -> None:
+        """Keep the store, the timings, and what becomes of slots that were missed."""
         self._database = database
         self._look_ahead_us = round(timings.look_ahead_seconds * SECOND_US)
         self._on_time_us = round(timings.on_time_seconds * SECOND_US)
+        self._misfire = misfire
         self._told: dict[int, str] = {}
         """Broken triggers that were told of; each once per error."""
 
@@ -53,7 +55,12 @@ class Materialise:
         while True:
             settled = self._database.tx(
                 lambda tx: slots.settle(
-                    tx, term, look_ahead_us=self._look_ahead_us, on_time_us=self._on_time_us, limit=_BATCH
+                    tx,
+                    term,
+                    look_ahead_us=self._look_ahead_us,
+                    on_time_us=self._on_time_us,
+                    limit=_BATCH,
+                    misfire=self._misfire,
                 )
             )
             made, skipped = made + settled.runs, skipped + settled.skipped

@@ -106,7 +106,11 @@ class Handler:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as declared, defaults filled in. `document` and `digest` are over what was written, without defaults."""
+    """A job as declared, defaults filled in.
+
+    `document` is what was written and what the operator's settings add to it; `digest` is over what was written. The
+    built-in defaults stand in neither.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -137,8 +141,13 @@ def digest_of(document: Json) -> str:
     return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
-def job_from(document: Mapping[str, Json]) -> Job:
-    """Build a Job from a validated document (apiVersion, kind, metadata, spec)."""
+def job_from(declared: Mapping[str, Json], *, time_zone: str = DEFAULT_TIME_ZONE) -> Job:
+    """Build a Job from a validated document (apiVersion, kind, metadata, spec).
+
+    `time_zone` is what triggers mean that name none. It stands in the job's document from here on, so that every node
+    reads the same; the digest is over what was declared.
+    """
+    document = _with_time_zone(declared, time_zone)
     metadata, spec = document["metadata"], document["spec"]
     return Job(
         name=metadata["name"],
@@ -160,8 +169,17 @@ def job_from(document: Mapping[str, Json]) -> Job:
         retry=_retry(spec.get("retry", {})),
         max_lost_leases=spec.get("poison", {}).get("maxLostLeases", DEFAULT_MAX_LOST_LEASES),
         document=document,
-        digest=digest_of(document),
+        digest=digest_of(declared),
     )
+
+
+def _with_time_zone(document: Mapping[str, Json], time_zone: str) -> Mapping[str, Json]:
+    """Write the zone into triggers at civil times that name none; the built-in default is never written."""
+    triggers = document["spec"].get("triggers", ())
+    if time_zone == DEFAULT_TIME_ZONE or all("every" in item or "timeZone" in item for item in triggers):
+        return document
+    zoned = [item if "every" in item else {"timeZone": time_zone, **item} for item in triggers]
+    return {**document, "spec": {**document["spec"], "triggers": zoned}}
 
 
 def _retry(item: Mapping[str, Json]) -> Retry:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reconciler.errors import Place
 from reconciler.model.definition import Json, canonical, digest_of
 from reconciler.model.tree import Definition, Tree, flatten
-from reconciler.plan.guard import Allowed, Held, Ruling, Withheld, deletion_digest, judge
+from reconciler.plan.guard import DEFAULT_RULE, Allowed, DeletionRule, Held, Ruling, Withheld, deletion_digest, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,14 @@ class Plan:
         return bool(self.creates or self.updates or self.deletes)
 
 
-def plan_for(tree: Tree, stored: Sequence[Stored], *, recent_deletions: int, approved: Collection[str]) -> Plan:
+def plan_for(
+    tree: Tree,
+    stored: Sequence[Stored],
+    *,
+    recent_deletions: int,
+    approved: Collection[str],
+    rule: DeletionRule = DEFAULT_RULE,
+) -> Plan:
     """Plan a tree against the managed set of its source.
 
     `recent_deletions` counts what was pruned from the source within the guard's window, `approved` holds the digests
@@ -141,6 +148,7 @@ def plan_for(tree: Tree, stored: Sequence[Stored], *, recent_deletions: int, app
         errors=len(tree.errors),
         is_complete=tree.complete,
         approved=approved,
+        rule=rule,
     )
     return Plan(changes, ruling, digest_of([_fact(change) for change in changes]))
 
@@ -159,11 +167,16 @@ def diff(tree: Tree, stored: Sequence[Stored]) -> list[Change]:
             changes += [Delete(have)] if have is not None else []
         elif have is None:
             changes.append(Create(want))
-        elif want.job.digest == have.digest:
+        elif _is_same(want, have):
             changes.append(Unchanged(want, have))
         else:
             changes.append(Update(want, have, _field_changes(want, have)))
     return changes
+
+
+def _is_same(want: Definition, have: Stored) -> bool:
+    """Compare what is declared, and what it comes to: a setting may change the one without the other."""
+    return want.job.digest == have.digest and canonical(want.job.document) == canonical(have.document)
 
 
 def relative(file: str, root: str) -> str:
@@ -189,15 +202,15 @@ def _fact(change: Change) -> list[Json]:
     """
     match change:
         case Create(definition):
-            return ["create", definition.job.name, definition.job.digest]
+            return ["create", definition.job.name, digest_of(definition.job.document)]
         case Update(definition, stored):
-            return ["update", stored.name, stored.digest, definition.job.digest]
+            return ["update", stored.name, digest_of(stored.document), digest_of(definition.job.document)]
         case Delete(stored):
-            return ["delete", stored.name, stored.digest]
+            return ["delete", stored.name, digest_of(stored.document)]
         case Unchanged(_, stored):
-            return ["keep", stored.name, stored.digest]
+            return ["keep", stored.name, digest_of(stored.document)]
         case Broken(name, _, stored):
-            return ["broken", name, stored.digest if stored else None]
+            return ["broken", name, digest_of(stored.document) if stored else None]
 
 
 __all__ = [

@@ -13,10 +13,22 @@ from typing import Final
 
 from reconciler.model.definition import digest_of
 
-WINDOW_SECONDS: Final = 600
-"""Deletions are counted over this rolling window."""
-_SHARE: Final = 5
-"""One deletion, or one in five of the managed set, passes without a question."""
+_PERCENT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRule:
+    """How many deletions pass without a question: one, or a share of the managed set, over a rolling window."""
+
+    percent: int = 20
+    window_seconds: float = 600.0
+
+    def most(self, managed: int) -> int:
+        """Give how many of a managed set may go."""
+        return max(1, managed * self.percent // _PERCENT)
+
+
+DEFAULT_RULE: Final = DeletionRule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ def judge(  # noqa: PLR0913 - the facts of one ruling, each named at the call
     errors: int,
     is_complete: bool,
     approved: Collection[str],
+    rule: DeletionRule = DEFAULT_RULE,
 ) -> Ruling:
     """Rule over the uids a tree no longer declares.
 
@@ -69,9 +82,9 @@ def judge(  # noqa: PLR0913 - the facts of one ruling, each named at the call
         return Allowed()
     if is_empty:
         return Held(f"the source declares nothing any more: all {_definitions(len(deleted))} would be deleted", digest)
-    most = max(1, (managed + recent) // _SHARE)
+    most = rule.most(managed + recent)
     if len(deleted) + recent > most:
-        earlier = f" after {recent} in the last {WINDOW_SECONDS // 60} minutes" if recent else ""
+        earlier = f" after {recent} in the last {rule.window_seconds / 60:g} minutes" if recent else ""
         return Held(
             f"{_definitions(len(deleted))} would be deleted{earlier}; without an approval at most {most} of "
             f"{managed + recent} may be",

@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Chance
-from reconciler.model.definition import Json
+from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
 from reconciler.model.lease import Term, Timings
 from reconciler.model.policy import OnDelete
+from reconciler.model.tree import Tree
 from reconciler.plan.diff import Broken, Plan, Unchanged, relative
-from reconciler.plan.guard import Held, Withheld
+from reconciler.plan.guard import DEFAULT_RULE, DeletionRule, Held, Withheld
 from reconciler.reconcile.planning import Planned, known_as, plan_against
 from reconciler.reconcile.revision import Fingerprint, name_of, tree_digest
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.spec.files import SourceUnavailableError
-from reconciler.spec.load import load_tree
+from reconciler.spec.load import DEFAULT_LIMITS, load_tree
 from reconciler.spec.report import problem_facts
+from reconciler.spec.source import Limits
 from reconciler.store import passes, revisions
 from reconciler.store.database import Database, Tx
 from reconciler.store.passes import PassState
@@ -37,11 +40,22 @@ _REPORTED_PROBLEMS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A directory of definitions under a name; `moved` says that its path may differ from the one the store knows."""
+    """A directory of definitions under a name, and how it is read.
+
+    `moved` says that its path may differ from the one the store knows, `time_zone` is that of triggers which name none,
+    and `deletions` says how many may go at once.
+    """
 
     name: str
     path: Path
     moved: bool = False
+    limits: Limits = DEFAULT_LIMITS
+    time_zone: str = DEFAULT_TIME_ZONE
+    deletions: DeletionRule = DEFAULT_RULE
+
+    def load(self) -> Tree:
+        """Read the files. Raises SourceUnavailableError."""
+        return load_tree(self.path, limits=self.limits, time_zone=self.time_zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +94,20 @@ class Applier:
     """Makes passes over one source under a leader's term."""
 
     def __init__(
-        self, database: Database, source: Source, *, timings: Timings, chance: Chance, exclusive: threading.Lock
+        self,
+        database: Database,
+        source: Source,
+        *,
+        timings: Timings,
+        chance: Chance,
+        exclusive: threading.Lock,
+        misfire: Misfire = DEFAULT,
     ) -> None:
         """Keep the parts. `exclusive` keeps the leader's other duties away while a revision is flipped."""
         self._database = database
         self._source = source
         self._on_time_us = round(timings.on_time_seconds * SECOND_US)
+        self._misfire = misfire
         self._chance = chance
         self._exclusive = exclusive
 
@@ -103,14 +125,14 @@ class Applier:
         """
         name = self._source.name
         try:
-            tree = load_tree(self._source.path)
+            tree = self._source.load()
         except SourceUnavailableError as fault:
             started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
             return self._refuse(term, started, f"{fault}; the last good set goes on and nothing is pruned", None)
         if settled is not None and tree_digest(tree) != settled.files:
             return None
         started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
-        planned = plan_against(self._database, name, tree)
+        planned = plan_against(self._database, name, tree, self._source.deletions)
         if refusal := self._refusal(planned, expect_digest):
             return self._refuse(term, started, refusal, planned)
         return self._apply(term, started, planned)
@@ -178,6 +200,7 @@ class Applier:
             conditions=_conditions(planned),
             actor=f"leader/{term.number}",
             on_time_us=self._on_time_us,
+            misfire=self._misfire,
         )
 
     def _staged(self, planned: Planned) -> list[revisions.Staged]:

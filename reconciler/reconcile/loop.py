@@ -15,6 +15,7 @@ from reconciler.model.lease import Term, Timings
 from reconciler.reconcile.apply import Applier, Source
 from reconciler.reconcile.revision import Fingerprint
 from reconciler.reconcile.settle import PAUSE_SECONDS, Settling
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import passes
 from reconciler.store.database import Database
 
@@ -34,6 +35,7 @@ class Reconciler:
         clock: Clock,
         exclusive: threading.Lock,
         chance: Chance | None = None,
+        misfire: Misfire = DEFAULT,
     ) -> None:
         """Keep the parts; `term` raises NotLeaderError while this process does not lead."""
         self._database = database
@@ -41,12 +43,24 @@ class Reconciler:
         self._term = term
         self._clock = clock
         self._rescan_seconds = timings.rescan_seconds
-        self._applier = Applier(database, source, timings=timings, chance=chance or SystemChance(), exclusive=exclusive)
-        self._settling = Settling(source.path, clock=clock)
+        self._applier = Applier(
+            database,
+            source,
+            timings=timings,
+            chance=chance or SystemChance(),
+            exclusive=exclusive,
+            misfire=misfire,
+        )
+        self._settling = Settling(source.path, clock=clock, limits=source.limits)
         self._hinted = threading.Event()
         self._scan_at = 0.0
         self._done: tuple[int, Fingerprint] | None = None
         """Term and fingerprint of the last pass; what differs from it is applied."""
+
+    @property
+    def source(self) -> str:
+        """The name of what it reconciles."""
+        return self._source.name
 
     def hint(self) -> None:
         """Say that files may have changed; may be called from any thread."""

@@ -12,7 +12,7 @@ from reconciler.clock import SECOND_US
 from reconciler.errors import Problem, in_order
 from reconciler.model.tree import Tree
 from reconciler.plan.diff import Plan, Stored, plan_for
-from reconciler.plan.guard import WINDOW_SECONDS
+from reconciler.plan.guard import DEFAULT_RULE, DeletionRule
 from reconciler.store import definitions, passes
 from reconciler.store.database import Database, Tx
 from reconciler.store.definitions import StoredDefinition
@@ -38,13 +38,13 @@ class Planned:
     facts: Facts
 
 
-def plan_against(database: Database, source: str, tree: Tree) -> Planned:
-    """Plan a tree against the managed set of its source. Writes nothing."""
+def plan_against(database: Database, source: str, tree: Tree, rule: DeletionRule = DEFAULT_RULE) -> Planned:
+    """Plan a tree against the managed set of its source; `rule` is the deletion guard's. Writes nothing."""
     names = [each.job.name for each in tree.definitions]
-    facts = database.read(lambda tx: _facts(tx, source, names))
+    facts = database.read(lambda tx: _facts(tx, source, names, rule))
     owned = _without_foreign(tree, source, facts.owners)
     stored = [_stored(each, tree.root) for each in facts.stored]
-    plan = plan_for(owned, stored, recent_deletions=facts.recent_deletions, approved=facts.approved)
+    plan = plan_for(owned, stored, recent_deletions=facts.recent_deletions, approved=facts.approved, rule=rule)
     return Planned(owned, plan, facts)
 
 
@@ -56,8 +56,8 @@ def known_as(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`, Path.resolve follows links
 
 
-def _facts(tx: Tx, source: str, names: Sequence[str]) -> Facts:
-    since_us = tx.now_us() - WINDOW_SECONDS * SECOND_US
+def _facts(tx: Tx, source: str, names: Sequence[str], rule: DeletionRule) -> Facts:
+    since_us = tx.now_us() - round(rule.window_seconds * SECOND_US)
     known = passes.source_of(tx, source)
     return Facts(
         stored=definitions.of_source(tx, source),

@@ -11,6 +11,7 @@ from typing import Final
 
 from reconciler.model.tree import Tree
 from reconciler.spec.files import SourceUnavailableError, scan
+from reconciler.spec.load import DEFAULT_LIMITS
 from reconciler.spec.source import Limits
 
 _GIT_SECONDS: Final = 5
@@ -28,10 +29,10 @@ class Fingerprint:
 UNREADABLE: Final = Fingerprint("", "unreadable")
 
 
-def fingerprint(path: Path) -> Fingerprint:
+def fingerprint(path: Path, limits: Limits = DEFAULT_LIMITS) -> Fingerprint:
     """Hash what is on disk now; a directory that is missing or unreadable has a fingerprint of its own."""
     try:
-        found = scan(path, Limits())
+        found = scan(path, limits)
     except SourceUnavailableError:
         return UNREADABLE
     files = _hash(f"{each.path}\0{each.sha256}" for each in found.contents)

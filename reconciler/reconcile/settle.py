@@ -14,6 +14,8 @@ from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Clock
 from reconciler.reconcile.revision import Fingerprint, fingerprint
+from reconciler.spec.load import DEFAULT_LIMITS
+from reconciler.spec.source import Limits
 from reconciler.telemetry import Event, emit
 
 PAUSE_SECONDS: Final = 0.3
@@ -32,9 +34,10 @@ class GitLockIgnored(Event):
 class Settling:
     """Looks at a source until two looks agree. `look` never blocks."""
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
+    def __init__(self, path: Path, *, clock: Clock, limits: Limits = DEFAULT_LIMITS) -> None:
         """Watch one source."""
         self._path = path
+        self._limits = limits
         self._clock = clock
         self._seen: Fingerprint | None = None
         self._seen_at = 0.0
@@ -45,7 +48,7 @@ class Settling:
         if self._is_locked():
             self._seen = None
             return None
-        found, now = fingerprint(self._path), self._clock.elapsed()
+        found, now = fingerprint(self._path, self._limits), self._clock.elapsed()
         if found == self._seen and now - self._seen_at >= PAUSE_SECONDS:
             return found
         if found != self._seen:

@@ -14,9 +14,22 @@ from reconciler.clock import SECOND_US
 from reconciler.model.policy import MisfirePolicy
 from reconciler.model.run import SkipReason
 
-DEFAULT_POLICY: Final = MisfirePolicy.FIRE_NOW
-DEFAULT_WINDOW_US: Final = 24 * 3600 * SECOND_US
-DEFAULT_CAP: Final = 100
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """What becomes of missed slots: which of those inside the window run, and at most how many."""
+
+    policy: MisfirePolicy = MisfirePolicy.FIRE_NOW
+    window_us: int = 24 * 3600 * SECOND_US
+    cap: int = 100
+
+    @property
+    def looks_past(self) -> int:
+        """How many newer missed slots decide over one: under `RunAllMissed` as many as may run."""
+        return self.cap if self.policy is MisfirePolicy.RUN_ALL_MISSED else 1
+
+
+DEFAULT: Final = Misfire()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +41,13 @@ class Decision:
     reason: SkipReason | None
 
 
-def settle(  # noqa: PLR0913 - the policy is three of them, seen at every call
-    slots: Sequence[int],
-    *,
-    now_us: int,
-    on_time_us: int,
-    policy: MisfirePolicy = DEFAULT_POLICY,
-    window_us: int = DEFAULT_WINDOW_US,
-    cap: int = DEFAULT_CAP,
-    more_follow: int = 0,
+def settle(
+    slots: Sequence[int], *, now_us: int, on_time_us: int, misfire: Misfire = DEFAULT, more_follow: int = 0
 ) -> list[Decision]:
     """Decide over `slots`, oldest first.
 
-    `more_follow` counts the *missed* slots that follow these but are not in the list (counting up to `cap` is enough;
-    under `FireNow` True will do): none of the missed slots given here is then the newest.
+    `more_follow` counts the *missed* slots that follow these but are not in the list (counting up to `looks_past` is
+    enough): none of the missed slots given here is then the newest.
     """
     missed = sum(now_us - slot > on_time_us for slot in slots)
     decisions: list[Decision] = []
@@ -49,14 +55,14 @@ def settle(  # noqa: PLR0913 - the policy is three of them, seen at every call
         reason = None
         if index < missed:
             newer = missed - 1 - index + more_follow
-            reason = _reason(policy, newer=newer, cap=cap, fresh=now_us - slot <= window_us)
+            reason = _reason(misfire, newer=newer, fresh=now_us - slot <= misfire.window_us)
         decisions.append(Decision(slot, reason is None, reason))
     return decisions
 
 
-def _reason(policy: MisfirePolicy, *, newer: int, cap: int, fresh: bool) -> SkipReason | None:
+def _reason(misfire: Misfire, *, newer: int, fresh: bool) -> SkipReason | None:
     """Say why a missed slot with `newer` missed ones after it does not run; None when it does."""
-    match policy:
+    match misfire.policy:
         case MisfirePolicy.SKIP_TO_NEXT:
             return SkipReason.MISFIRE_SKIPPED
         case MisfirePolicy.FIRE_NOW | MisfirePolicy.RUN_ALL_MISSED if not fresh:
@@ -64,4 +70,4 @@ def _reason(policy: MisfirePolicy, *, newer: int, cap: int, fresh: bool) -> Skip
         case MisfirePolicy.FIRE_NOW:
             return SkipReason.MISFIRE_SKIPPED if newer else None
         case MisfirePolicy.RUN_ALL_MISSED:
-            return SkipReason.CATCH_UP_CAP if newer >= cap else None
+            return SkipReason.CATCH_UP_CAP if newer >= misfire.cap else None

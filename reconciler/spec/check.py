@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from reconciler.model.definition import Json
+from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import parse
 from reconciler.schedule.occurrences import parse_anchor, parse_at
@@ -22,10 +22,13 @@ _PARAMETERS: Final = ("spec", "parameters")
 _NAME: Final = ("metadata", "name")
 
 
-def check(made: Candidate) -> None:
-    """Add what is wrong with one definition beyond its shape, wherever its shape allows to look."""
+def check(made: Candidate, *, time_zone: str = DEFAULT_TIME_ZONE) -> None:
+    """Add what is wrong with one definition beyond its shape, wherever its shape allows to look.
+
+    `time_zone` is that of triggers which name none.
+    """
     for index, trigger in made.items(*_TRIGGERS):
-        _check_timing(made, (*_TRIGGERS, index), trigger)
+        _check_timing(made, (*_TRIGGERS, index), trigger, time_zone)
     _check_trigger_names(made)
     _check_parameters(made)
     check_payload(made)
@@ -46,9 +49,9 @@ def check_together(candidates: Iterable[Candidate]) -> None:
                 made.add(words, _NAME, places[at])
 
 
-def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json]) -> None:
+def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json], time_zone: str) -> None:
     """Read the texts that say when; each fault stands at its very characters."""
-    zone = load_zone("UTC")
+    zone = load_zone(time_zone)
 
     def read_zone(name: str) -> None:
         nonlocal zone

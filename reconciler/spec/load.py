@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.errors import Place, Problem, Severity, in_order
-from reconciler.model.definition import job_from
+from reconciler.model.definition import DEFAULT_TIME_ZONE, job_from
 from reconciler.model.tree import Definition, SourceFile, Tree
 from reconciler.spec.build import KIND, Candidate, candidate
 from reconciler.spec.check import check, check_together
@@ -25,24 +25,28 @@ __all__ = ["SourceUnavailableError", "load_paths", "load_revision", "load_tree",
 DEFAULT_LIMITS: Final = Limits()
 
 
-def load_tree(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+def load_tree(path: str | Path, *, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE) -> Tree:
     """Read every definition under a directory. Raises SourceUnavailableError when it is missing or unreadable."""
-    return tree_of(scan(path, limits), limits=limits)
+    return tree_of(scan(path, limits), limits=limits, time_zone=time_zone)
 
 
-def load_paths(paths: Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+def load_paths(
+    paths: Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE
+) -> Tree:
     """Read directories and single files as one tree. Raises SourceUnavailableError."""
     found = [scan(path, limits) if Path(path).is_dir() else single(path, limits) for path in paths]
-    return tree_of(*found, limits=limits)
+    return tree_of(*found, limits=limits, time_zone=time_zone)
 
 
-def load_revision(path: str | Path, revision: str, *, limits: Limits = DEFAULT_LIMITS) -> Tree:
+def load_revision(
+    path: str | Path, revision: str, *, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE
+) -> Tree:
     """Read a directory as it was committed in a git revision. Raises SourceUnavailableError, UsageError."""
-    return tree_of(scan_revision(path, revision, limits), limits=limits)
+    return tree_of(scan_revision(path, revision, limits), limits=limits, time_zone=time_zone)
 
 
-def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS) -> Tree:
-    """Turn what was scanned into a tree."""
+def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE) -> Tree:
+    """Turn what was scanned into a tree; `time_zone` is that of triggers which name none."""
     texts: dict[str, str] = {}
     problems: list[Problem] = [problem for each in scans for problem in each.problems]
     candidates: list[Candidate] = []
@@ -55,7 +59,7 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS) -> Tree:
         candidates += [candidate(file, document) for document in source.documents]
     for made in candidates:
         if made.value("kind") == KIND:
-            check(made)
+            check(made, time_zone=time_zone)
     check_together(candidates)
     problems += [problem for made in candidates for problem in made.problems]
     if not HAS_LIBYAML:
@@ -63,7 +67,7 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS) -> Tree:
     with_problems = {problem.place.file for problem in problems}
     return Tree(
         root=", ".join(each.root for each in scans),
-        definitions=[_definition(made) for made in candidates if made.is_sound],
+        definitions=[_definition(made, time_zone) for made in candidates if made.is_sound],
         problems=in_order(problems),
         files=[SourceFile(content.path, content.sha256) for each in scans for content in each.contents],
         ignored=[ignored for each in scans for ignored in each.ignored],
@@ -84,8 +88,8 @@ def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, bytes]]:
                 yield file, content.content
 
 
-def _definition(made: Candidate) -> Definition:
-    return Definition(job_from(made.document), made.place, dict(lines_of(made.root)))
+def _definition(made: Candidate, time_zone: str) -> Definition:
+    return Definition(job_from(made.document, time_zone=time_zone), made.place, dict(lines_of(made.root)))
 
 
 def _broken(candidates: Sequence[Candidate]) -> Mapping[str, Place]:

@@ -19,6 +19,7 @@ from reconciler.model.definition import Job, canonical
 from reconciler.model.lease import Term
 from reconciler.model.policy import OnDelete
 from reconciler.model.run import HELD, LIVE, RunState, SkipReason
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import activations, audit, slots
 from reconciler.store.database import Tx, in_states
 from reconciler.store.history import Ending, end
@@ -75,6 +76,7 @@ class Revision:
     conditions: Mapping[str, str | None]
     actor: str
     on_time_us: int
+    misfire: Misfire = DEFAULT
 
 
 def stage(tx: Tx, term: Term, pass_id: int, batch: Sequence[Staged]) -> None:
@@ -123,7 +125,7 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, jobs: Mapping[
     _still_running(tx, term, pass_id)
     now_us = tx.now_us()
     gone = [each.definition_id for each in revision.removals]
-    _settle_old(tx, term, [*_ids_of(tx, jobs), *gone], now_us=now_us, on_time_us=revision.on_time_us)
+    _settle_old(tx, term, [*_ids_of(tx, jobs), *gone], now_us=now_us, revision=revision)
     _write_definitions(tx, pass_id, revision, now_us)
     ids = _ids_of(tx, jobs)
     activations.follow(tx, term, {definition_id: jobs[uid] for definition_id, uid in ids.items()}, now_us)
@@ -157,7 +159,7 @@ def _ids_of(tx: Tx, jobs: Mapping[str, Job]) -> dict[int, str]:
     return {row.id: row.uid for row in tx.execute(known)}
 
 
-def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: int, on_time_us: int) -> None:
+def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: int, revision: Revision) -> None:
     """Settle what the old declarations still owe up to now, before they change."""
     more = bool(definition_ids)
     while more:
@@ -165,8 +167,9 @@ def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: in
             tx,
             term,
             look_ahead_us=0,
-            on_time_us=on_time_us,
+            on_time_us=revision.on_time_us,
             limit=_SETTLE_LIMIT,
+            misfire=revision.misfire,
             only=definition_ids,
             at_us=now_us,
         ).more

@@ -17,7 +17,7 @@ from sqlalchemy import case, literal, select, true, update
 from reconciler.model.definition import timing_from
 from reconciler.model.lease import Term
 from reconciler.model.run import RunState, SkipReason
-from reconciler.schedule.misfire import Decision
+from reconciler.schedule.misfire import DEFAULT, Decision, Misfire
 from reconciler.schedule.misfire import settle as settle_missed
 from reconciler.schedule.occurrences import Occurrences, compile_timing
 from reconciler.store.database import Tx
@@ -62,10 +62,13 @@ def settle(  # noqa: PLR0913 - the bounds of one step, each named at the call
     look_ahead_us: int,
     on_time_us: int,
     limit: int,
+    misfire: Misfire = DEFAULT,
     only: Collection[int] | None = None,
     at_us: int | None = None,
 ) -> Settled:
     """Turn slots that are due, or will be within `look_ahead_us`, into runs or ledger rows.
+
+    Slots that are more than `on_time_us` late go by `misfire`.
 
     `limit` bounds the triggers of this step. An apply settles what it is about to change: `only` names those
     definitions, and `at_us` is its instant, so that no slot falls between the old activation and the new.
@@ -77,7 +80,7 @@ def settle(  # noqa: PLR0913 - the bounds of one step, each named at the call
     steps, broken = [], {}
     for each in due:
         try:
-            steps.append(_step(each, now_us, look_ahead_us=look_ahead_us, on_time_us=on_time_us))
+            steps.append(_step(each, now_us, look_ahead_us=look_ahead_us, on_time_us=on_time_us, misfire=misfire))
         except Exception as fault:  # noqa: BLE001 - one malformed row must not stop the other triggers (X2)
             broken[each.id] = f"{type(fault).__name__}: {fault}"
     won = _move_cursors(tx, steps)
@@ -116,16 +119,18 @@ def _due(tx: Tx, now_us: int, *, look_ahead_us: int, limit: int, only: Collectio
     return tx.execute(query).all()
 
 
-def _step(trigger: Any, now_us: int, *, look_ahead_us: int, on_time_us: int) -> _Step:
+def _step(trigger: Any, now_us: int, *, look_ahead_us: int, on_time_us: int, misfire: Misfire) -> _Step:
     occurrences = occurrences_of(trigger.timing, trigger.activated_us)
     until_us = now_us if trigger.suspended else now_us + look_ahead_us
-    found = occurrences.between(trigger.cursor_us, until_us, limit=SLOTS_PER_TRIGGER + 1)
+    found = occurrences.between(trigger.cursor_us, until_us, limit=SLOTS_PER_TRIGGER + misfire.looks_past)
     taken, rest = found[:SLOTS_PER_TRIGGER], found[SLOTS_PER_TRIGGER:]
     if trigger.suspended:
         decisions = [Decision(slot_us, run=False, reason=SkipReason.SUSPENDED) for slot_us in taken]
     else:
-        missed_follow = any(now_us - slot_us > on_time_us for slot_us in rest)
-        decisions = settle_missed(taken, now_us=now_us, on_time_us=on_time_us, more_follow=missed_follow)
+        missed_follow = sum(now_us - slot_us > on_time_us for slot_us in rest)
+        decisions = settle_missed(
+            taken, now_us=now_us, on_time_us=on_time_us, misfire=misfire, more_follow=missed_follow
+        )
     cursor_us = taken[-1] if taken else max(trigger.cursor_us, until_us)
     return _Step(trigger, decisions, cursor_us, occurrences.next_after(cursor_us))
 

@@ -31,10 +31,10 @@ class Committer:
     def __post_init__(self) -> None:
         self.applier = self.applier_of(self.folder)
 
-    def applier_of(self, folder: Path, *, name: str = "default", moved: bool = False) -> Applier:
+    def applier_of(self, folder: Path, *, name: str = "default", **how: Any) -> Applier:
         return Applier(
             self.store.database,
-            Source(name, folder, moved),
+            Source(name, folder, **how),
             timings=Timings(),
             chance=SystemChance(),
             exclusive=threading.Lock(),

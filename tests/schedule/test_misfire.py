@@ -8,7 +8,7 @@ from reconciler.clock import iso, to_us
 from reconciler.model.definition import CronTiming
 from reconciler.model.policy import MisfirePolicy
 from reconciler.model.run import SkipReason
-from reconciler.schedule.misfire import DEFAULT_CAP, DEFAULT_WINDOW_US, Decision, settle
+from reconciler.schedule.misfire import DEFAULT, Decision, Misfire, settle
 from reconciler.schedule.occurrences import compile_timing
 
 SECOND = 10**6
@@ -22,10 +22,10 @@ def runs(decisions: list[Decision]) -> list[str]:
     return [iso(decision.slot_us)[11:16] for decision in decisions if decision.run]
 
 
-def after_the_outage(policy: MisfirePolicy, window_us: int = DEFAULT_WINDOW_US) -> list[Decision]:
+def after_the_outage(policy: MisfirePolicy, window_us: int = DEFAULT.window_us) -> list[Decision]:
     missed = MINUTELY.between(DOWN_FROM, UP_AGAIN, limit=1000)
     assert len(missed) == 111
-    return settle(missed, now_us=UP_AGAIN, on_time_us=ON_TIME, policy=policy, window_us=window_us)
+    return settle(missed, now_us=UP_AGAIN, on_time_us=ON_TIME, misfire=Misfire(policy, window_us))
 
 
 @pytest.mark.case("MIS-01")
@@ -48,7 +48,7 @@ def test_skip_to_next_runs_none_and_records_each() -> None:
 def test_run_all_keeps_the_newest_up_to_the_cap() -> None:
     decisions = after_the_outage(MisfirePolicy.RUN_ALL_MISSED)
 
-    assert len(runs(decisions)) == DEFAULT_CAP
+    assert len(runs(decisions)) == DEFAULT.cap
     assert runs(decisions)[-1] == "10:20"
     assert [decision.reason for decision in decisions[:11]] == [SkipReason.CATCH_UP_CAP] * 11
 
@@ -65,7 +65,9 @@ def test_the_window_bounds_what_is_caught_up() -> None:
 def test_a_slot_noticed_in_time_runs_under_every_policy() -> None:
     slot = UP_AGAIN - ON_TIME
     for policy in MisfirePolicy:
-        assert settle([slot], now_us=UP_AGAIN, on_time_us=ON_TIME, policy=policy) == [Decision(slot, True, None)]
+        assert settle([slot], now_us=UP_AGAIN, on_time_us=ON_TIME, misfire=Misfire(policy)) == [
+            Decision(slot, True, None)
+        ]
 
 
 def test_a_slot_ahead_of_the_clock_runs() -> None:
@@ -83,7 +85,7 @@ def test_a_list_cut_short_holds_no_newest_missed_slot() -> None:
 
     fire_now = settle(slots, now_us=UP_AGAIN, on_time_us=ON_TIME, more_follow=True)
     run_all = settle(
-        slots, now_us=UP_AGAIN, on_time_us=ON_TIME, policy=MisfirePolicy.RUN_ALL_MISSED, cap=2, more_follow=1
+        slots, now_us=UP_AGAIN, on_time_us=ON_TIME, misfire=Misfire(MisfirePolicy.RUN_ALL_MISSED, cap=2), more_follow=1
     )
 
     assert [decision.run for decision in fire_now] == [False, False]
@@ -103,9 +105,7 @@ def test_cutting_the_list_anywhere_decides_the_same(data: st.DataObject) -> None
             part,
             now_us=now,
             on_time_us=on_time_us,
-            policy=policy,
-            window_us=window_us,
-            cap=cap,
+            misfire=Misfire(policy, window_us, cap),
             more_follow=more_follow,
         )
 

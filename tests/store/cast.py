@@ -9,6 +9,7 @@ from reconciler.clock import SECOND_US
 from reconciler.model.definition import Job, job_from
 from reconciler.model.lease import Session, Term
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import claims, definitions, leader, nodes, passes, queries, revisions, runs, slots
 from reconciler.store.database import Database
 from tests.turned import TurnedClock
@@ -78,9 +79,11 @@ class Store:
 
         self.database.tx(flip)
 
-    def settle(self) -> slots.Settled:
+    def settle(self, misfire: Misfire = DEFAULT) -> slots.Settled:
         return self.database.tx(
-            lambda tx: slots.settle(tx, self.term, look_ahead_us=AHEAD_US, on_time_us=ON_TIME_US, limit=100)
+            lambda tx: slots.settle(
+                tx, self.term, look_ahead_us=AHEAD_US, on_time_us=ON_TIME_US, limit=100, misfire=misfire
+            )
         )
 
     def promote(self) -> int:

@@ -5,7 +5,9 @@ import itertools
 import pytest
 
 from reconciler.clock import SECOND_US
+from reconciler.model.policy import MisfirePolicy
 from reconciler.model.run import RunState
+from reconciler.schedule.misfire import Misfire
 from reconciler.store import slots
 from reconciler.store.tables import runs
 from tests.store.cast import AHEAD_US, Store, job
@@ -145,6 +147,32 @@ def test_many_missed_slots_are_settled_in_bounded_steps(store: Store) -> None:
     settled = sorted([*seconds(store.runs()), *seconds(store.ledger())])
     assert steps == 3
     assert settled == list(range(1, 1206))
+
+
+def test_the_newest_missed_slots_run_up_to_the_cap_also_across_steps(store: Store) -> None:
+    store.apply(job("pulse", every="1s"))
+    store.clock.turn(1220)
+    store.lead("leader-b")
+    policy = Misfire(MisfirePolicy.RUN_ALL_MISSED, cap=300)
+
+    while store.settle(policy).more:
+        pass
+
+    missed = [at for at in seconds(store.runs()) if at < 1200]
+    assert missed == list(range(900, 1200))
+    assert seconds(store.ledger()) == list(range(1, 900))
+    assert {row.reason for row in store.ledger()} == {"CatchUpCap"}
+
+
+def test_missed_slots_outside_the_window_do_not_run(store: Store) -> None:
+    store.apply(job("hourly", every="1h"))
+    store.clock.turn(10 * 3600 + 60)
+    store.lead("leader-b")
+
+    store.settle(Misfire(MisfirePolicy.FIRE_NOW, window_us=30 * SECOND_US))
+
+    assert store.runs() == []
+    assert {row.reason for row in store.ledger()} == {"WindowPassed"}
 
 
 def test_slots_of_a_suspended_job_are_recorded_as_they_pass_and_not_caught_up(store: Store) -> None:
