@@ -66,6 +66,10 @@ class UsageError(ReconcilerError):
     """The caller asked for something that makes no sense; the remedy is another command line (exit 64)."""
 
 
+class InvalidSettingsError(UsageError):
+    """`reconciler.yaml` is wrong; the text is a whole report, one frame per problem (exit 64)."""
+
+
 class InvalidDefinitionsError(ReconcilerError):
     """Definitions are invalid; `problems` holds every one of them, in order (exit 1)."""
 

@@ -18,6 +18,7 @@ import click
 from reconciler import __version__
 from reconciler.errors import (
     InvalidDefinitionsError,
+    InvalidSettingsError,
     NotFoundError,
     ReconcilerError,
     RefusedError,
@@ -47,6 +48,7 @@ _COMMANDS: Final = {
     "get": ("reconciler.cli.get", "List jobs, runs, workers, passes, skipped slots or dead letters."),
     "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
     "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
+    "config": ("reconciler.cli.config", "Show the settings that hold, and where each came from."),
     "db": ("reconciler.cli.db", "Bring the store's schema up to date, or check it."),
 }
 
@@ -115,7 +117,8 @@ def run(arguments: list[str]) -> int:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
     except ReconcilerError as fault:
-        click.echo(f"error: {fault}", err=True)
+        is_report = isinstance(fault, InvalidSettingsError)
+        click.echo(str(fault) if is_report else f"error: {fault}", err=True)
         return exit_of(fault)
     except BrokenPipeError:
         _close_stdout()  # the reader (head, less) has seen enough

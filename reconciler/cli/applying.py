@@ -9,10 +9,12 @@ from typing import Final
 import click
 
 from reconciler.cli import Exit, show
+from reconciler.cli.settings import Settings
 from reconciler.cli.stores import actor, open_store, process_name
+from reconciler.cli.wiring import misfire_of, source_of
 from reconciler.clock import SECOND_US, SystemChance, SystemClock
+from reconciler.config import SourceSettings
 from reconciler.errors import RefusedError, StoreUnavailableError
-from reconciler.model.lease import Timings
 from reconciler.reconcile.apply import Applier, Source
 from reconciler.reconcile.planning import known_as
 from reconciler.reconcile.revision import Fingerprint
@@ -29,13 +31,19 @@ _MARKS: Final = {"created": "+", "updated": "~", "pruned": "-", "kept": "x", "wi
 
 
 def apply(
-    path: Path, store_url: str | None, source_name: str, *, moved: bool, expect_digest: str | None, output: str
+    settings: Settings,
+    chosen: SourceSettings,
+    store_url: str | None,
+    *,
+    moved: bool,
+    expect_digest: str | None,
+    output: str,
 ) -> int:
     """Make one pass and say how it ended; give the exit code."""
     database = open_store(store_url)
-    ended = _asked(database, path, source_name, expect_digest)
+    ended = _asked(database, Path(chosen.path), chosen.name, expect_digest)
     if ended is None:
-        ended = _led(database, Source(source_name, path, moved), expect_digest)
+        ended = _led(database, settings, source_of(settings, chosen, moved=moved), expect_digest)
     if output == "json":
         show.print_value({"formatVersion": show.FORMAT_VERSION, **show.reconcile_pass(ended)}, output)
     else:
@@ -68,16 +76,23 @@ def _asked(database: Database, path: Path, source_name: str, expect_digest: str 
     )
 
 
-def _led(database: Database, source: Source, expect_digest: str | None) -> Pass:
+def _led(database: Database, settings: Settings, source: Source, expect_digest: str | None) -> Pass:
     """Take a term, make the pass, give the term back."""
     term = database.tx(lambda tx: leader.acquire(tx, process_name(), ttl_us=_TERM_SECONDS * SECOND_US))
     if term is None:
         raise StoreUnavailableError("another process took the lead a moment ago: ask again")
-    applier = Applier(database, source, timings=Timings(), chance=SystemChance(), exclusive=threading.Lock())
+    applier = Applier(
+        database,
+        source,
+        timings=settings.timings,
+        chance=SystemChance(),
+        exclusive=threading.Lock(),
+        misfire=misfire_of(settings),
+    )
     try:
         ended = None
         while ended is None:
-            ended = applier.run(term, settled=_settled(source.path), expect_digest=expect_digest)
+            ended = applier.run(term, settled=_settled(source), expect_digest=expect_digest)
     finally:
         database.tx(lambda tx: leader.release(tx, term))
     found = database.read(lambda tx: passes.show(tx, ended.pass_id))
@@ -86,10 +101,10 @@ def _led(database: Database, source: Source, expect_digest: str | None) -> Pass:
     return found
 
 
-def _settled(path: Path) -> Fingerprint:
+def _settled(source: Source) -> Fingerprint:
     """Wait until two looks at the files agree. Raises RefusedError when they keep changing."""
     clock, never = SystemClock(), threading.Event()
-    settling = Settling(path, clock=clock)
+    settling = Settling(source.path, clock=clock, limits=source.limits)
     give_up_at = clock.elapsed() + _SETTLES_WITHIN_SECONDS
     while clock.elapsed() < give_up_at:
         found = settling.look()
@@ -97,7 +112,7 @@ def _settled(path: Path) -> Fingerprint:
             return found
         clock.wait(never, PAUSE_SECONDS)
     raise RefusedError(
-        f"{path} kept changing for {_SETTLES_WITHIN_SECONDS} s, or git holds its lock: nothing was applied"
+        f"{source.path} kept changing for {_SETTLES_WITHIN_SECONDS} s, or git holds its lock: nothing was applied"
     )
 
 

@@ -16,14 +16,15 @@ from typing import Final
 import click
 
 from reconciler.cli import options
+from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
-from reconciler.cli.wiring import LeaderProcess
+from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
 from reconciler.clock import SECOND_US, from_us
 from reconciler.errors import Problem, StoreUnavailableError, UsageError
 from reconciler.model.lease import Timings
 from reconciler.model.run import RunState
 from reconciler.reconcile.apply import PassEnded, PassRefused, Source
-from reconciler.spec.load import SourceUnavailableError, load_tree
+from reconciler.spec.load import SourceUnavailableError
 from reconciler.spec.report import one_line
 from reconciler.store import definitions, queries
 from reconciler.store.database import Database
@@ -47,7 +48,8 @@ _NOTICE: Final = """\
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path, file_okay=False), default=Path("jobs.d"))
+@click.argument("path", type=click.Path(path_type=Path, file_okay=False), required=False)
+@options.config
 @click.option(
     "--state",
     "state",
@@ -59,26 +61,31 @@ _NOTICE: Final = """\
 @click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at the same time.")
 @click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
-def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose: bool) -> int:
-    """Run leader, worker and an SQLite store over PATH (default jobs.d; examples are written if it is missing).
+def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], verbose: bool) -> int:
+    """Run leader, worker and an SQLite store over PATH (default: the configured sources, jobs.d).
+
+    Examples are written where PATH is missing. Of reconciler.yaml only what concerns definitions acts: never its store.
 
     \b
     Examples:
       reconciler dev
       reconciler dev /srv/northstar/jobs.d --allow /usr/bin/rsync
     """
-    if not path.exists():
-        _write_examples(path)
+    settings = load()
+    sources = [source_of(settings, each, moved=True) for each in settings.sources(path, None)]
+    if not sources[0].path.exists():
+        _write_examples(sources[0].path)
     state.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{(state / 'store.db').absolute()}"
     database = open_store(url, create=True)
     if verbose:
         log_events()
     else:
-        subscribe(partial(_tell_of_files, path))
+        subscribe(partial(_tell_of_files, sources))
     click.echo(_NOTICE)
-    click.echo(f"definitions  {path}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
-    leader = LeaderProcess(database, Source(options.DEFAULT_SOURCE, path, moved=True), timings=_TIMINGS)
+    paths = ", ".join(str(each.path) for each in sources)
+    click.echo(f"definitions  {paths}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
+    leader = LeaderProcess(database, sources, timings=_TIMINGS, misfire=misfire_of(settings))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leader.request_stop())
     worker = _start_worker(url, state, slots, (*_ALLOWED, *allow), quiet=not verbose)
@@ -91,7 +98,7 @@ def command(path: Path, state: Path, slots: int, allow: tuple[str, ...], verbose
         database.close()
 
 
-def _tell_of_files(path: Path, event: Event) -> None:
+def _tell_of_files(sources: Sequence[Source], event: Event) -> None:
     """Say what a pass over the files did, or why it did not, with the first problems and their places."""
     match event:
         case PassEnded():
@@ -99,17 +106,18 @@ def _tell_of_files(path: Path, event: Event) -> None:
         case PassRefused():
             reason = event.reason or "what is broken keeps its last good version"
             click.echo(f"files {event.state.lower()}, {event.problems} problems: {reason}", err=True)
-            for problem in _problems(path)[:_SHOWN_PROBLEMS]:
+            source = next(each for each in sources if each.name == event.source)
+            for problem in _problems(source)[:_SHOWN_PROBLEMS]:
                 click.echo(f"  {one_line(problem)}", err=True)
             if event.problems:
-                click.echo(f"  all of them: reconciler validate {path}", err=True)
+                click.echo(f"  all of them: reconciler validate {source.path}", err=True)
         case _:
             return
 
 
-def _problems(path: Path) -> Sequence[Problem]:
+def _problems(source: Source) -> Sequence[Problem]:
     try:
-        return load_tree(path).problems
+        return source.load().problems
     except SourceUnavailableError:
         return ()
 
@@ -133,7 +141,13 @@ def _start_worker(url: str, state: Path, slots: int, allow: tuple[str, ...], *, 
     if quiet:
         arguments.append("--quiet")
     # A session of its own: Ctrl-C reaches this process alone, and the worker is drained in order.
-    return subprocess.Popen([sys.executable, "-m", "reconciler", *arguments], start_new_session=True)
+    # What the operator set for real nodes is no concern of this one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RECONCILER_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "reconciler", *arguments, "--config", os.devnull],
+        start_new_session=True,
+        env=environment,
+    )
 
 
 def _watch(database: Database, leader: LeaderProcess, worker: subprocess.Popen[bytes]) -> int:

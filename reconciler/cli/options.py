@@ -18,6 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 STATE_FOLDER: Final = Path(".reconciler")
 DEFAULT_STORE: Final = f"sqlite:///{STATE_FOLDER / 'store.db'}"
 DEFAULT_SOURCE: Final = "default"
+SOURCE_HELP: Final = "Name of the source.  [default: as configured, else `default`]"
 
 
 class Duration(click.ParamType[float]):
@@ -41,16 +42,41 @@ RUN_ID: Final = click.IntRange(1, 2**63 - 1)
 """The id of a run, as the store counts them."""
 
 
-def store(command: Command) -> Command:
-    """Add `--store`."""
+def config(command: Command) -> Command:
+    """Add `--config`; `cli/settings.py` reads the file when settings are asked for."""
+
+    def choose(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        from reconciler.cli.settings import choose_file
+
+        choose_file(value)
+
     return click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=choose,
+        help="Settings.  [env RECONCILER_CONFIG; default reconciler.yaml, if there is one]",
+    )(command)
+
+
+def store(command: Command) -> Command:
+    """Add `--store` and `--config`; None is handed on when neither flag, environment nor file names a store."""
+
+    def configured(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+        from reconciler.cli.settings import load
+
+        return value or load().config.store.url
+
+    option = click.option(
         "--store",
         "store_url",
         metavar="URL",
-        envvar="RECONCILER_STORE",
+        callback=configured,
         default=None,
         help=f"sqlite:///FILE or postgresql://…  [env RECONCILER_STORE; default {DEFAULT_STORE}]",
-    )(command)
+    )
+    return config(option(command))
 
 
 def output(command: Command) -> Command:

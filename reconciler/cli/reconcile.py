@@ -9,7 +9,9 @@ from typing import Final
 import click
 
 from reconciler.cli import options
+from reconciler.cli.settings import Settings, load
 from reconciler.clock import SystemClock
+from reconciler.config import SourceSettings
 from reconciler.errors import RefusedError, Severity, UsageError
 from reconciler.model.tree import Tree
 from reconciler.plan.diff import Plan, Stored, plan_for, relative
@@ -32,13 +34,13 @@ class Compared:
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), default=Path("jobs.d"))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--dry-run", is_flag=True, help="Only show what applying would do; nothing is written.")
 @click.option(
     "--against", metavar="REF|DIR", default=None, help="Dry run against a git revision or a folder; no store."
 )
 @options.store
-@click.option("--source", "source_name", default=options.DEFAULT_SOURCE, show_default=True, help="Name of the source.")
+@click.option("--source", "source_name", metavar="NAME", default=None, help=options.SOURCE_HELP)
 @click.option("--source-moved", is_flag=True, help="PATH replaces the path this source was applied from before.")
 @click.option("--expect-digest", metavar="DIGEST", default=None, help="Apply only if the plan is still this one.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -46,11 +48,11 @@ class Compared:
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit 2 when there are changes (dry run).")
 @click.option("--now", metavar="INSTANT", default=None, help="Plan as of this instant, for output that never changes.")
 def command(
-    path: Path,
+    path: Path | None,
     dry_run: bool,
     against: str | None,
     store_url: str | None,
-    source_name: str,
+    source_name: str | None,
     source_moved: bool,
     expect_digest: str | None,
     output: str,
@@ -58,7 +60,7 @@ def command(
     detailed: bool,
     now: str | None,
 ) -> int:
-    """Reconcile the definitions under PATH (default jobs.d) into the store.
+    """Reconcile the definitions under PATH (default: the configured source, jobs.d) into the store.
 
     \b
     Examples:
@@ -68,16 +70,18 @@ def command(
     """
     if against is not None and not dry_run:
         raise UsageError("--against compares two trees and applies nothing: add --dry-run")
+    settings = load()
+    source = settings.source(path, source_name)
     if not dry_run:
         from reconciler.cli.applying import apply
 
-        return apply(path, store_url, source_name, moved=source_moved, expect_digest=expect_digest, output=output)
+        return apply(settings, source, store_url, moved=source_moved, expect_digest=expect_digest, output=output)
     now_us = SystemClock().now_us() if now is None else options.instant(now)
     try:
-        compared = _compared(path, against, store_url, source_name)
+        compared = _compared(settings, source, against, store_url)
     except SourceUnavailableError as fault:
         raise RefusedError(f"{fault}: nothing would be changed and nothing pruned") from fault
-    _print(compared, source_name, output, now_us)
+    _print(compared, source.name, output, now_us)
     if expect_digest is not None and expect_digest != compared.plan.digest:
         raise RefusedError(f"the plan is {compared.plan.digest} now, not {expect_digest}")
     errors = len(compared.tree.errors)
@@ -85,31 +89,33 @@ def command(
     return exit_code(compared.plan, errors=errors, warnings=warnings, strict=strict, detailed=detailed)
 
 
-def _compared(path: Path, against: str | None, store_url: str | None, source_name: str) -> Compared:
+def _compared(settings: Settings, source: SourceSettings, against: str | None, store_url: str | None) -> Compared:
     """Plan against the first of: what was asked for, the store that is named or found, nothing."""
-    tree = load_tree(path)
+    tree = load_tree(source.path, limits=settings.limits, time_zone=settings.time_zone)
     if against is not None:
-        level, other = _other(path, against)
+        level, other = _other(settings, source, against)
         return Compared(tree, _without_guard(tree, _declared(other, tree.root)), level, against)
     file = options.default_store_file()
     if store_url is None and not file.exists():
         return Compared(tree, _without_guard(tree, []), _NOTHING, _NOTHING)
     from reconciler.cli.stores import open_store
+    from reconciler.cli.wiring import source_of
     from reconciler.reconcile.planning import plan_against
 
     database = open_store(store_url)
-    planned = plan_against(database, source_name, tree)
+    planned = plan_against(database, source.name, tree, source_of(settings, source).deletions)
     shown = database.url.render_as_string(hide_password=True)
     database.close()
     return Compared(planned.tree, planned.plan, "store", shown)
 
 
-def _other(path: Path, against: str) -> tuple[str, Tree]:
+def _other(settings: Settings, source: SourceSettings, against: str) -> tuple[str, Tree]:
     """Load what `--against` names. Raises UsageError when it names nothing: the other side is the caller's word."""
     try:
         if Path(against).is_dir():
-            return "directory", load_tree(against)
-        return "revision", load_revision(path, against)
+            return "directory", load_tree(against, limits=settings.limits, time_zone=settings.time_zone)
+        other = load_revision(source.path, against, limits=settings.limits, time_zone=settings.time_zone)
+        return "revision", other
     except SourceUnavailableError as fault:
         raise UsageError(f"--against {against}: {fault}") from fault
 

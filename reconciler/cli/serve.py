@@ -8,35 +8,47 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
-from reconciler.cli.wiring import LeaderProcess
-from reconciler.model.lease import Timings
-from reconciler.reconcile.apply import Source
+from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
 from reconciler.store.dialect import Limits
 from reconciler.telemetry.log import log_events
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), default=Path("jobs.d"))
+@click.argument("path", type=click.Path(path_type=Path), required=False)
 @options.store
-@click.option("--source", "source_name", default=options.DEFAULT_SOURCE, show_default=True, help="Name of the source.")
+@click.option("--source", "source_name", metavar="NAME", default=None, help=options.SOURCE_HELP)
 @click.option("--source-moved", is_flag=True, help="PATH replaces the path this source was applied from before.")
-@click.option("--leader-ttl", type=options.Duration(), default="15s", show_default=True, help="How long a term holds.")
-@click.option("--rescan", type=options.Duration(), default="30s", show_default=True, help="How often PATH is read.")
+@click.option("--leader-ttl", type=options.Duration(), help="How long a term holds.  [default: 15s]")
+@click.option("--rescan", type=options.Duration(), help="How often PATH is read.  [default: 30s]")
 def command(
-    path: Path, store_url: str | None, source_name: str, source_moved: bool, leader_ttl: float, rescan: float
+    path: Path | None,
+    store_url: str | None,
+    source_name: str | None,
+    source_moved: bool,
+    leader_ttl: float | None,
+    rescan: float | None,
 ) -> None:
-    """Run a leader candidate over PATH (default jobs.d); any number may run, one leads.
+    """Run a leader candidate over PATH (default: the configured sources, jobs.d); any number may run, one leads.
 
     \b
     Examples:
       reconciler serve --store postgresql://db/reconciler
       reconciler serve /etc/northstar/jobs.d --store sqlite:////var/lib/reconciler/store.db
     """
-    timings = Timings(leader_ttl_seconds=leader_ttl, rescan_seconds=rescan)
+    settings = load({"timings.leaderTtl": leader_ttl, "timings.rescan": rescan})
+    timings = settings.timings
+    sources = [source_of(settings, each, moved=source_moved) for each in settings.sources(path, source_name)]
     database = open_store(store_url, limits=Limits(stall_seconds=timings.stall_seconds))
     log_events()
-    process = LeaderProcess(database, Source(source_name, path, moved=source_moved), timings=timings)
+    process = LeaderProcess(
+        database,
+        sources,
+        timings=timings,
+        misfire=misfire_of(settings),
+        max_running=settings.config.limits.max_running,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
     process.start()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import Exit
+from reconciler.cli import Exit, options
+from reconciler.cli.settings import load
 from reconciler.errors import UsageError
 from reconciler.spec.load import SourceUnavailableError, load_paths
 from reconciler.spec.report import as_json, as_text, is_valid
@@ -16,17 +17,20 @@ from reconciler.spec.report import as_json, as_text, is_valid
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@options.config
 @click.option("--verbose", "-v", is_flag=True, help="List every file that was read or ignored, and why.")
 def command(paths: tuple[Path, ...], output: str, strict: bool, verbose: bool) -> int:
-    """Check the definitions in PATHS (files or folders, default jobs.d) and show every problem at once.
+    """Check the definitions in PATHS (default: the configured sources, jobs.d) and show every problem at once.
 
     \b
     Examples:
       reconciler validate jobs.d
       reconciler validate jobs.d/exports/partner-export.yaml --output json
     """
+    settings = load()
+    wanted = paths or tuple(Path(each.path) for each in settings.config.sources)
     try:
-        tree = load_paths(paths or (Path("jobs.d"),))
+        tree = load_paths(wanted, limits=settings.limits, time_zone=settings.time_zone)
     except SourceUnavailableError as fault:
         raise UsageError(str(fault)) from fault
     click.echo(as_json(tree) if output == "json" else as_text(tree, verbose=verbose))

@@ -1,24 +1,30 @@
-"""The only place that puts the parts together: which store, which clock, which loops on which threads."""
+"""The only place that puts the parts together: which settings, store and clock, which loops on which threads."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
+from reconciler.cli.settings import Settings
 from reconciler.cli.stores import process_name
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import SECOND_US, Clock, SystemClock
+from reconciler.config import SourceSettings
 from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import Reap
 from reconciler.errors import NotLeaderError
 from reconciler.model.lease import Timings
+from reconciler.model.policy import MisfirePolicy
+from reconciler.plan.guard import DeletionRule
 from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.watch import Watcher
+from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store.database import Database
 from reconciler.telemetry import Event, emit
 
@@ -37,34 +43,51 @@ class LoopFailed(Event):
 class LeaderProcess:
     """A leader candidate with its duties and its reconcile loop, each on a thread of its own."""
 
-    def __init__(self, database: Database, source: Source, *, timings: Timings) -> None:
-        """Put the parts together; nothing runs yet."""
+    def __init__(
+        self,
+        database: Database,
+        sources: Sequence[Source],
+        *,
+        timings: Timings,
+        misfire: Misfire = DEFAULT,
+        max_running: int | None = None,
+    ) -> None:
+        """Put the parts together; nothing runs yet. `max_running` None means as many as the nodes have slots."""
+        self.max_running = max_running
         clock = SystemClock()
         exclusive = threading.Lock()
         self._clock = clock
         self._stop = threading.Event()
         self._candidate = Candidate(database, owner=process_name(), timings=timings, clock=clock)
-        duties = [Duty("materialise", Materialise(database, timings).step), Duty("reap", Reap(database).step)]
+        duties = [Duty("materialise", Materialise(database, timings, misfire).step), Duty("reap", Reap(database).step)]
         self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive)
-        self.reconciler = Reconciler(
-            database,
-            source,
-            term=self._candidate.term,
-            timings=timings,
-            clock=clock,
-            exclusive=exclusive,
-        )
-        self._watcher = Watcher(source.path, self.reconciler.hint, clock=clock)
+        self._reconcilers = [
+            Reconciler(
+                database,
+                source,
+                term=self._candidate.term,
+                timings=timings,
+                clock=clock,
+                exclusive=exclusive,
+                misfire=misfire,
+            )
+            for source in sources
+        ]
+        self._watchers = [
+            Watcher(source.path, each.hint, clock=clock)
+            for source, each in zip(sources, self._reconcilers, strict=True)
+        ]
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start the three loops."""
-        steps = {"lead": self._candidate.step, "duties": self._duties.step, "reconcile": self.reconciler.step}
+        steps = {"lead": self._candidate.step, "duties": self._duties.step, "reconcile": self._reconcile}
         for name, step in steps.items():
             thread = threading.Thread(target=run_loop, args=(name, step, self._stop, self._clock), name=name)
             thread.start()
             self._threads.append(thread)
-        self._watcher.start()
+        for watcher in self._watchers:
+            watcher.start()
 
     def wait(self, seconds: float) -> bool:
         """Wait until told to stop, at most so long; True when told."""
@@ -73,7 +96,8 @@ class LeaderProcess:
     def stop(self) -> None:
         """Stop the loops and hand the lead over at once."""
         self._stop.set()
-        self._watcher.stop()
+        for watcher in self._watchers:
+            watcher.stop()
         for thread in self._threads:
             thread.join()
         self._candidate.resign()
@@ -82,15 +106,49 @@ class LeaderProcess:
         """Ask for the end; safe in a signal handler."""
         self._stop.set()
 
+    def _reconcile(self) -> float:
+        """Reconcile the sources in turn, never two at once: a pass sweeps away what another one left staged.
+
+        A source that fails does not hold up the others. Raises NotLeaderError.
+        """
+        return min(guarded(f"reconcile {each.source}", each.step) for each in self._reconcilers)
+
 
 def run_loop(name: str, step: Callable[[], float], stop: threading.Event, clock: Clock) -> None:
     """Call `step` until `stop`, pausing as it asks; a bad turn is told and does not end the loop."""
     while not stop.is_set():
         try:
-            pause = step()
+            pause = guarded(name, step)
         except NotLeaderError:
             pause = 0.2
-        except Exception as fault:  # noqa: BLE001 - the loop survives a bad turn, and says so
-            emit(LoopFailed(name, f"{type(fault).__name__}: {fault}"))
-            pause = _AFTER_FAULT_SECONDS
         clock.wait(stop, pause)
+
+
+def guarded(name: str, step: Callable[[], float]) -> float:
+    """Call `step`; a bad turn is told, and gives a pause. Raises NotLeaderError."""
+    try:
+        return step()
+    except NotLeaderError:
+        raise
+    except Exception as fault:  # noqa: BLE001 - the loop survives a bad turn, and says so
+        emit(LoopFailed(name, f"{type(fault).__name__}: {fault}"))
+        return _AFTER_FAULT_SECONDS
+
+
+def source_of(settings: Settings, chosen: SourceSettings, *, moved: bool = False) -> Source:
+    """Give a source, read as the settings say."""
+    guard = settings.config.guard
+    return Source(
+        chosen.name,
+        Path(chosen.path),
+        moved=moved,
+        limits=settings.limits,
+        time_zone=settings.time_zone,
+        deletions=DeletionRule(guard.max_deletion_percent, guard.window_seconds),
+    )
+
+
+def misfire_of(settings: Settings) -> Misfire:
+    """Give what becomes of missed slots."""
+    each = settings.config.misfire
+    return Misfire(MisfirePolicy(each.policy), round(each.window_seconds * SECOND_US), each.cap)

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from reconciler.cli import options
+from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
-from reconciler.model.lease import Timings
 from reconciler.telemetry.log import log_events
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.run import run_worker
@@ -22,37 +22,35 @@ from reconciler.worker.run import run_worker
 @click.option("--node-id", default=None, metavar="NAME", help="Name people see.  [default: this host's name]")
 @click.option("--queues", multiple=True, callback=options.split, metavar="A,B", help="Claim only from these queues.")
 @click.option("--tags", multiple=True, callback=options.split, metavar="A,B", help="What this node offers.")
-@click.option("--slots", type=click.IntRange(1, 1000), default=4, show_default=True, help="Runs at the same time.")
+@click.option("--slots", type=click.IntRange(1, 1000), default=None, help="Runs at the same time.  [default: 4]")
 @click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit a program for `command` jobs.  [default: none]")
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    default=options.STATE_FOLDER / "data",
-    show_default=True,
-    help="The node's data folder.",
+    default=None,
+    help="The node's data folder.  [default: .reconciler/data]",
 )
 @click.option(
     "--drain-timeout",
     type=options.Duration(),
-    default="30s",
-    show_default=True,
-    help="How long a stopping worker lets its runs go on before it hands them back.",
+    default=None,
+    help="How long a stopping worker lets its runs go on before it hands them back.  [default: 30s]",
 )
 @click.option("--ends-with", type=int, default=None, hidden=True, help="Drain when this parent process dies.")
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
-@click.option("--lease", type=options.Duration(), default="30s", show_default=True, help="How long a lease holds.")
-@click.option("--heartbeat", type=options.Duration(), default="5s", show_default=True, help="How often it is renewed.")
+@click.option("--lease", type=options.Duration(), help="How long a lease holds.  [default: 30s]")
+@click.option("--heartbeat", type=options.Duration(), help="How often it is renewed.  [default: 5s]")
 def command(
     store_url: str | None,
     node_id: str | None,
     queues: tuple[str, ...],
     tags: tuple[str, ...],
-    slots: int,
+    slots: int | None,
     allow: tuple[str, ...],
-    data: Path,
-    drain_timeout: float,
-    lease: float,
-    heartbeat: float,
+    data: Path | None,
+    drain_timeout: float | None,
+    lease: float | None,
+    heartbeat: float | None,
     quiet: bool,
     ends_with: int | None,
 ) -> int:
@@ -63,7 +61,20 @@ def command(
       reconciler worker --store postgresql://db/reconciler --node-id etl-1 --queues etl
       reconciler worker --allow /usr/bin/rsync --allow northstar-report --slots 8
     """
-    name = node_id or socket.gethostname()
+    flags = {
+        "node.name": node_id,
+        "node.queues": queues,
+        "node.tags": tags,
+        "node.slots": slots,
+        "node.data": data,
+        "node.drainTimeout": drain_timeout,
+        "worker.allow": allow,
+        "timings.lease": lease,
+        "timings.heartbeat": heartbeat,
+    }
+    settings = load(flags)
+    node = settings.config.node
+    name = node.name or socket.gethostname()
     database = open_store(store_url)
     database.close()
     log_events(node=name, level=logging.WARNING if quiet else logging.INFO)
@@ -71,13 +82,13 @@ def command(
         WorkerOptions(
             name=name,
             store_url=database.url.render_as_string(hide_password=False),
-            queues=queues or None,
-            tags=tags,
-            slots=slots,
-            allow=allow,
-            data=data.absolute(),
-            drain_timeout_seconds=drain_timeout,
-            timings=Timings(lease_seconds=lease, heartbeat_seconds=heartbeat),
+            queues=node.queues,
+            tags=node.tags,
+            slots=node.slots,
+            allow=settings.config.worker.allow,
+            data=Path(node.data).absolute(),
+            drain_timeout_seconds=node.drain_timeout_seconds,
+            timings=settings.timings,
             ends_with=ends_with,
             environment=dict(os.environ),
         )

@@ -84,14 +84,17 @@ def summary(tree: Tree) -> str:
     return f"{' and '.join(found)} in {count(files, 'file')}; {valid}"
 
 
-def frame(problem: Problem, text: str) -> str:
-    """Show a problem with the line it stands in, a caret under the place, and the way to mend it."""
+def frame(problem: Problem, text: str, *, of: str = JOB) -> str:
+    """Show a problem with the line it stands in, a caret under the place, and the way to mend it.
+
+    `of` names the schema that says which fields may stand there.
+    """
     place = problem.place
     lines = lines_of_text(text)
     width = len(str(place.line))
     bar, head = " " * (width + 1) + "|", f"{problem.severity.value}[{problem.rule}]: {_clean(problem.what)}"
     shown = [head, f"{' ' * width}--> {place}"]
-    allowed = _allowed(problem)
+    allowed = _allowed(problem, schema(of))
     mend = "" if problem.mend.startswith(_ALLOWED) else _uncapitalised(_clean(problem.mend))
     if text and place.line <= len(lines):
         line, column = _window(lines[place.line - 1], place.column)
@@ -134,7 +137,7 @@ def _uncapitalised(text: str) -> str:
     return text[0].lower() + text[1:] if len(text) > 1 and (text[1].islower() or text[1] == " ") else text
 
 
-def _allowed(problem: Problem) -> str:
+def _allowed(problem: Problem, root: Mapping[str, Json]) -> str:
     """List what may stand where an unknown field stands."""
     if problem.rule not in _ABOUT_FIELDS or problem.where in _VALUES:
         return ""
@@ -143,12 +146,11 @@ def _allowed(problem: Problem) -> str:
     parent = problem.where.rpartition(".")[0]
     if "with" in parent.split("."):
         return ""
-    return _shortened(", ".join(sorted(_fields_at(parent))))
+    return _shortened(", ".join(sorted(_fields_at(root, parent))))
 
 
-def _fields_at(where: str) -> Mapping[str, Json]:
-    """Find the fields that the Job schema allows at a dotted path."""
-    root = schema(JOB)
+def _fields_at(root: Mapping[str, Json], where: str) -> Mapping[str, Json]:
+    """Find the fields that a schema allows at a dotted path."""
     node = root
     for step in where.split(".") if where else ():
         name = step.partition("[")[0]

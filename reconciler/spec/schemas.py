@@ -22,6 +22,8 @@ from jsonschema.validators import extend
 from reconciler.model.definition import Json
 
 JOB: Final = "job"
+CONFIG_FILE: Final = "reconciler"
+"""The schema of reconciler.yaml."""
 _SUFFIX: Final = ".schema.json"
 
 

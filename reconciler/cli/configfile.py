@@ -1,0 +1,145 @@
+"""`reconciler.yaml`: read as strictly as definition files, every problem at once, each at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reconciler.errors import InvalidSettingsError, Place, Problem, UsageError, in_order
+from reconciler.schedule import TimingError
+from reconciler.schedule.zones import load_zone
+from reconciler.spec.nodes import Fields, Node, dotted, find, place_at, place_of, place_of_key, value_of
+from reconciler.spec.report import frame
+from reconciler.spec.schemas import CONFIG_FILE, Fault, faults, schema
+from reconciler.spec.source import Limits, read
+from reconciler.spec.wording import Words, count, did_you_mean, shown, words_of
+
+TIME_ZONE: Final = "schedule.defaultTimeZone"
+
+LATER: Final[Mapping[str, frozenset[str]]] = {
+    "": frozenset({"metrics", "retention"}),
+    "guard": frozenset({"onTrip"}),
+    "node": frozenset({"resources"}),
+    "sources[]": frozenset({"verify"}),
+}
+"""Keys that are planned and do nothing yet, by where they belong: refused by name, never accepted and ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A value of the file, by its key, and where it stands."""
+
+    value: Any
+    place: Place
+
+
+def written_in(path: Path) -> dict[str, Written]:
+    """Give every setting of a file by key. Raises UsageError when it cannot be read, InvalidSettingsError."""
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise UsageError(f"{path} cannot be read: {(fault.strerror or 'unknown error').lower()}") from fault
+    source = read(str(path), content, Limits())
+    problems = list(source.problems)
+    roots = [document.root for document in source.documents]
+    if len(roots) > 1:
+        problems.append(_several(str(path), roots[1]))
+    if roots:
+        refused = [problem.place for problem in source.problems]  # what stands there was told already
+        problems += [problem for problem in _problems(str(path), roots[0]) if problem.place not in refused]
+    if problems:
+        raise InvalidSettingsError(_report(problems, content.decode("utf-8", errors="replace")))
+    return dict(_leaves(str(path), roots[0])) if roots else {}
+
+
+def keys() -> dict[str, Mapping[str, Any]]:
+    """List every key of the file with its schema, in order."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, item in schema(CONFIG_FILE)["properties"].items():
+        if "properties" in item:
+            found |= {f"{name}.{inner}": each for inner, each in item["properties"].items()}
+        else:
+            found[name] = item
+    return found
+
+
+def _several(file: str, root: Node) -> Problem:
+    what = "the file holds a second document"
+    return Problem("config.documents", place_of(file, root), "", what, "Write everything in one, without ---")
+
+
+def _problems(file: str, root: Node) -> list[Problem]:
+    """Check the shape of the file, and what a schema cannot say."""
+    value = value_of(root)
+    if not isinstance(value, dict):
+        what = f"{shown(value)} is no mapping of settings"
+        return [Problem("schema.type", place_of(file, root), "", what, "Write keys such as `store:` or `sources:`")]
+    found = [problem for fault in faults(CONFIG_FILE, value) for problem in _told(file, root, fault)]
+    if {"url", "urlFile"} <= value.get("store", {}).keys() if isinstance(value.get("store"), dict) else False:
+        words = Words("config.twice", "url and urlFile exclude each other", "Keep one of them")
+        found.append(_problem(root, words, ("store", "urlFile"), place_of_key(file, root, ("store", "urlFile"))))
+    path = tuple(TIME_ZONE.split("."))
+    node = find(root, path)
+    zone = None if node is None else value_of(node)
+    if isinstance(zone, str) and (words_of_zone := zone_words(zone)):
+        found.append(_problem(root, words_of_zone, path, place_at(file, root, path)))
+    return found
+
+
+def zone_words(name: str) -> Words | None:
+    """Say why a text is no time zone; None when it is one."""
+    try:
+        load_zone(name)
+    except TimingError as fault:
+        return Words(fault.rule, fault.what, fault.mend)
+    return None
+
+
+def _told(file: str, root: Node, fault: Fault) -> Iterator[Problem]:
+    path = fault.path
+    match fault.keyword:
+        case "additionalProperties" if isinstance(fault.limit, bool):
+            for name in fault.value.keys() - fault.schema["properties"].keys():
+                here = (*path, name)
+                yield _problem(root, _unknown(fault, name), here, place_of_key(file, root, here))
+        case "required":
+            for name in (each for each in fault.limit if each not in fault.value):
+                words = Words("schema.required", f'"{name}" is missing', f"Add {name}")
+                yield _problem(root, words, (*path, name), place_of_key(file, root, path))
+        case _:
+            words = words_of(fault)
+            if words.rule == "schema.range" and isinstance(path[-1], str):
+                words = words._replace(what=f"{path[-1]} {words.what}")
+            yield _problem(root, words, path, place_at(file, root, path))
+
+
+def _unknown(fault: Fault, name: str) -> Words:
+    allowed = sorted(fault.schema["properties"])
+    place = "".join("[]" if isinstance(step, int) else f".{step}" for step in fault.path).removeprefix(".")
+    soon = LATER.get(place, frozenset())
+    if name in soon:
+        what, mend = f'"{name}" is not supported yet', "Take it out: this version would not act on it"
+        return Words("schema.not-yet", what, mend)
+    mend = did_you_mean(name, [*allowed, *soon], otherwise=f"Allowed here: {', '.join(allowed)}")
+    return Words("schema.unknown-field", f'unknown field "{name}"', mend)
+
+
+def _problem(root: Node, words: Words, path: Sequence[str | int], place: Place) -> Problem:
+    return Problem(words.rule, place, dotted(root, path), words.what, words.mend)
+
+
+def _report(problems: Sequence[Problem], text: str) -> str:
+    frames = [f"{frame(problem, text, of=CONFIG_FILE)}\n" for problem in in_order(problems)]
+    return "\n".join([*frames, f"{count(len(problems), 'error')} in {problems[0].place.file}"])
+
+
+def _leaves(file: str, root: Node) -> Iterator[tuple[str, Written]]:
+    if not isinstance(root, Fields):
+        return
+    for key in keys():
+        path = tuple(key.split("."))
+        node = find(root, path)
+        if node is not None:
+            yield key, Written(value_of(node), place_at(file, root, path))
