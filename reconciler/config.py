@@ -105,6 +105,22 @@ class MisfireSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where Prometheus scrapes each kind of process, `HOST:PORT` or `off`, and what it must know."""
+
+    serve: str = "127.0.0.1:5018"
+    worker: str = "127.0.0.1:5019"
+    token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Where `serve` answers over HTTP, `HOST:PORT` or `off`."""
+
+    listen: str = "127.0.0.1:5017"
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every setting."""
 
@@ -117,6 +133,8 @@ class Config:
     guard: GuardSettings = field(default_factory=GuardSettings)
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     misfire: MisfireSettings = field(default_factory=MisfireSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
 
     def __post_init__(self) -> None:
         """Refuse relations that cannot work. Raises SettingsError."""

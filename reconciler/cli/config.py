@@ -60,7 +60,7 @@ def _origin(settings: Settings, key: str) -> dict[str, Any]:
 def _shown(key: str, value: Any) -> Any:
     """Give a value as the file would say it, without what is secret in it."""
     if value is not None and keys()[key].get("writeOnly"):
-        return masked(value)
+        return masked(value) if key == "store.url" else "(set)"
     if value is not None and keys()[key].get("$ref", "").endswith("/duration"):
         return duration(value)
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

@@ -19,7 +19,7 @@ from reconciler.spec.wording import Words, count, did_you_mean, shown, words_of
 TIME_ZONE: Final = "schedule.defaultTimeZone"
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
-    "": frozenset({"metrics", "retention"}),
+    "": frozenset({"retention"}),
     "guard": frozenset({"onTrip"}),
     "node": frozenset({"resources"}),
     "sources[]": frozenset({"verify"}),
@@ -77,15 +77,22 @@ def _problems(file: str, root: Node) -> list[Problem]:
         what = f"{shown(value)} is no mapping of settings"
         return [Problem("schema.type", place_of(file, root), "", what, "Write keys such as `store:` or `sources:`")]
     found = [problem for fault in faults(CONFIG_FILE, value) for problem in _told(file, root, fault)]
-    if {"url", "urlFile"} <= value.get("store", {}).keys() if isinstance(value.get("store"), dict) else False:
-        words = Words("config.twice", "url and urlFile exclude each other", "Keep one of them")
-        found.append(_problem(root, words, ("store", "urlFile"), place_of_key(file, root, ("store", "urlFile"))))
+    found += list(_twice(file, root))
     path = tuple(TIME_ZONE.split("."))
     node = find(root, path)
     zone = None if node is None else value_of(node)
     if isinstance(zone, str) and (words_of_zone := zone_words(zone)):
         found.append(_problem(root, words_of_zone, path, place_at(file, root, path)))
     return found
+
+
+def _twice(file: str, root: Node) -> Iterator[Problem]:
+    """Find secrets that are given both as they are and by the name of a file."""
+    for key in keys():
+        path, of_file = tuple(key.split(".")), tuple(f"{key}File".split("."))
+        if find(root, path) is not None and find(root, of_file) is not None:
+            words = Words("config.twice", f"{path[-1]} and {of_file[-1]} exclude each other", "Keep one of them")
+            yield _problem(root, words, of_file, place_of_key(file, root, of_file))
 
 
 def zone_words(name: str) -> Words | None:

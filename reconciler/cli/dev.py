@@ -18,8 +18,10 @@ import click
 from reconciler.cli import options
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
+from reconciler.cli.watched import Watched
 from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
 from reconciler.clock import SECOND_US, from_us
+from reconciler.config import Config
 from reconciler.errors import Problem, StoreUnavailableError, UsageError
 from reconciler.model.lease import Timings
 from reconciler.model.run import RunState
@@ -84,17 +86,21 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
         subscribe(partial(_tell_of_files, sources))
     click.echo(_NOTICE)
     paths = ", ".join(str(each.path) for each in sources)
-    click.echo(f"definitions  {paths}\nstore        {state / 'store.db'}\ndata         {state / 'data'}\n")
+    click.echo(f"definitions  {paths}\nstore        {state / 'store.db'}\ndata         {state / 'data'}")
+    watched = Watched.leader(Config(), database, _TIMINGS, or_any=True)
     leader = LeaderProcess(database, sources, timings=_TIMINGS, misfire=misfire_of(settings))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leader.request_stop())
     worker = _start_worker(url, state, slots, (*_ALLOWED, *allow), quiet=not verbose)
     leader.start()
+    metrics, health = watched.start()
+    click.echo(f"metrics      {metrics}\nhealth       {health}\n")
     try:
         return _watch(database, leader, worker)
     finally:
         leader.stop()
         _stop(worker)
+        watched.close()
         database.close()
 
 
@@ -134,7 +140,7 @@ def _write_examples(path: Path) -> None:
 
 def _start_worker(url: str, state: Path, slots: int, allow: tuple[str, ...], *, quiet: bool) -> subprocess.Popen[bytes]:
     arguments = ["worker", "--store", url, "--node-id", "dev", "--slots", str(slots), "--data", str(state / "data")]
-    arguments += ["--ends-with", str(os.getpid())]
+    arguments += ["--ends-with", str(os.getpid()), "--metrics", "127.0.0.1:0"]
     arguments += ["--lease", f"{_TIMINGS.lease_seconds:g}s", "--heartbeat", f"{_TIMINGS.heartbeat_seconds:g}s"]
     for program in allow:
         arguments += ["--allow", program]

@@ -91,6 +91,16 @@ def output(command: Command) -> Command:
     )(command)
 
 
+def metrics(default: str) -> Callable[[Command], Command]:
+    """Add `--metrics`."""
+    return click.option(
+        "--metrics",
+        metavar="HOST:PORT",
+        default=None,
+        help=f"Where Prometheus scrapes /metrics; port 0: any, or off.  [default: {default}]",
+    )
+
+
 def limit(command: Command) -> Command:
     """Add `--limit`."""
     return click.option(

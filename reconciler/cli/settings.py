@@ -40,6 +40,9 @@ FLAGS: Final = {
     "timings.heartbeat": "--heartbeat",
     "timings.leaderTtl": "--leader-ttl",
     "timings.rescan": "--rescan",
+    "metrics.serve": "--metrics",
+    "metrics.worker": "--metrics",
+    "api.listen": "--listen",
 }
 """The options of commands by the settings they win over."""
 _NOT_KEYS: Final = frozenset({FILE_VARIABLE, "RECONCILER_DEBUG"})
@@ -49,7 +52,7 @@ _SHORT: Final = {"store.url": "RECONCILER_STORE"}
 """The one variable whose name is shorter than its key: everybody types it."""
 _WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _META: Final = "reconciler.cli.settings"
-_PATHS: Final = ("node.data", "store.urlFile")
+_PATHS: Final = ("node.data", "store.urlFile", "metrics.tokenFile")
 
 
 @dataclass(frozen=True, slots=True)

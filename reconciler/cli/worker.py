@@ -12,7 +12,10 @@ import click
 from reconciler.cli import options
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
+from reconciler.cli.watched import Listening, Watched
+from reconciler.telemetry import emit
 from reconciler.telemetry.log import log_events
+from reconciler.worker.loop import Worker
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.run import run_worker
 
@@ -40,6 +43,7 @@ from reconciler.worker.run import run_worker
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option("--lease", type=options.Duration(), help="How long a lease holds.  [default: 30s]")
 @click.option("--heartbeat", type=options.Duration(), help="How often it is renewed.  [default: 5s]")
+@options.metrics("127.0.0.1:5019")
 def command(
     store_url: str | None,
     node_id: str | None,
@@ -52,6 +56,7 @@ def command(
     lease: float | None,
     heartbeat: float | None,
     quiet: bool,
+    metrics: str | None,
     ends_with: int | None,
 ) -> int:
     """Claim runs and execute them on this node. SIGTERM drains: nothing new, running work finishes.
@@ -71,6 +76,7 @@ def command(
         "worker.allow": allow,
         "timings.lease": lease,
         "timings.heartbeat": heartbeat,
+        "metrics.worker": metrics,
     }
     settings = load(flags)
     node = settings.config.node
@@ -78,18 +84,26 @@ def command(
     database = open_store(store_url)
     database.close()
     log_events(node=name, level=logging.WARNING if quiet else logging.INFO)
-    return run_worker(
-        WorkerOptions(
-            name=name,
-            store_url=database.url.render_as_string(hide_password=False),
-            queues=node.queues,
-            tags=node.tags,
-            slots=node.slots,
-            allow=settings.config.worker.allow,
-            data=Path(node.data).absolute(),
-            drain_timeout_seconds=node.drain_timeout_seconds,
-            timings=settings.timings,
-            ends_with=ends_with,
-            environment=dict(os.environ),
-        )
+    watched = Watched.worker(settings.config)  # before the guard: a taken port is told while nothing runs
+    chosen = WorkerOptions(
+        name=name,
+        store_url=database.url.render_as_string(hide_password=False),
+        queues=node.queues,
+        tags=node.tags,
+        slots=node.slots,
+        allow=settings.config.worker.allow,
+        data=Path(node.data).absolute(),
+        drain_timeout_seconds=node.drain_timeout_seconds,
+        timings=settings.timings,
+        ends_with=ends_with,
+        environment=dict(os.environ),
     )
+
+    def show(worker: Worker) -> None:
+        watched.of_worker(lambda: worker.jobs)
+        emit(Listening(watched.start()))
+
+    try:
+        return run_worker(chosen, started=show)
+    finally:
+        watched.close()

@@ -27,6 +27,15 @@ class DutyFailed(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class DutyDone(Event):
+    """A duty had its turn."""
+
+    level: ClassVar[int] = logging.DEBUG
+    duty: str
+    seconds: float
+
+
 @dataclass(slots=True)
 class Duty:
     """A thing the leader does: `step` works under a term and says in how many seconds it wants to be called again."""
@@ -61,7 +70,9 @@ class Duties:
         pause = _AFTER_FAULT_SECONDS
         try:
             with self._exclusive:
+                began_at = self._clock.elapsed()
                 pause = duty.step(term)
+            emit(DutyDone(duty.name, self._clock.elapsed() - began_at))
         except NotLeaderError as lost:
             self._candidate.lost(str(lost))
             pause = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -30,10 +31,19 @@ class TriggerBroken(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlotsSettled(Event):
-    """Slots became runs, or were recorded as skipped."""
+    """Slots became runs, or were recorded as skipped, by reason."""
 
     runs: int
-    skipped: int
+    skipped: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAwoken(Event):
+    """Waiting runs became claimable: their slot is due, or their backoff is over."""
+
+    level: ClassVar[int] = logging.DEBUG
+    due: int
+    retried: int
 
 
 class Materialise:
@@ -51,7 +61,7 @@ class Materialise:
     def step(self, term: Term) -> float:
         """Do what is due; give the seconds until something may be due again. Raises NotLeaderError."""
         more = self._promote(term)
-        made = skipped = 0
+        made, skipped = 0, Counter[str]()
         while True:
             settled = self._database.tx(
                 lambda tx: slots.settle(
@@ -63,13 +73,14 @@ class Materialise:
                     misfire=self._misfire,
                 )
             )
-            made, skipped = made + settled.runs, skipped + settled.skipped
+            made += settled.runs
+            skipped.update(settled.skipped)
             self._tell(settled.broken)
             more = self._promote(term) or more
             if not settled.more:
                 break
         if made or skipped:
-            emit(SlotsSettled(made, skipped))
+            emit(SlotsSettled(made, dict(skipped)))
         return _SHORTEST_SECONDS if more else self._idle_for()
 
     def _tell(self, broken: Mapping[int, str]) -> None:
@@ -79,7 +90,10 @@ class Materialise:
                 emit(TriggerBroken(trigger_id, error))
 
     def _promote(self, term: Term) -> bool:
-        return self._database.tx(lambda tx: runs.promote(tx, term, limit=_BATCH)) == _BATCH
+        awoken = self._database.tx(lambda tx: runs.promote(tx, term, limit=_BATCH))
+        if awoken.due or awoken.retried:
+            emit(RunsAwoken(awoken.due, awoken.retried))
+        return awoken.due + awoken.retried == _BATCH
 
     def _idle_for(self) -> float:
         next_us, now_us = self._database.read(lambda tx: (runs.next_due_us(tx), tx.now_us()))

@@ -113,6 +113,8 @@ class Claim:
     handler: str
     parameters: str | None
     """The run's own parameters as JSON text, when it has any."""
+    waited_us: int = 0
+    """How long it had been due when it was claimed, by the store's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +137,5 @@ class Outcome:
     is_permanent: bool = False
     """A failure that another attempt would only repeat."""
     log: Sequence[LogLine] = ()
+    definition: str = ""
+    """Whose run it is, for those who count; the store knows by the run's id."""

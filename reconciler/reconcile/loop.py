@@ -6,9 +6,11 @@ costs a read and a hash, and writes nothing (G1, G2).
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from reconciler.clock import Chance, Clock, SystemChance
 from reconciler.model.lease import Term, Timings
@@ -18,8 +20,30 @@ from reconciler.reconcile.settle import PAUSE_SECONDS, Settling
 from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import passes
 from reconciler.store.database import Database
+from reconciler.store.passes import PassState
+from reconciler.telemetry import Event, emit
 
 _POLL_SECONDS: Final = 0.25
+_IN_SYNC: Final = frozenset({PassState.APPLIED, PassState.UNCHANGED})
+
+
+@dataclass(frozen=True, slots=True)
+class PassMade(Event):
+    """A pass over a source ended, whatever came of it."""
+
+    level: ClassVar[int] = logging.DEBUG
+    source: str
+    state: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead(Event):
+    """The files were read, and a pass made if they differ; `in_sync` when the store holds exactly what they declare."""
+
+    level: ClassVar[int] = logging.DEBUG
+    source: str
+    in_sync: bool
 
 
 class Reconciler:
@@ -56,6 +80,7 @@ class Reconciler:
         self._scan_at = 0.0
         self._done: tuple[int, Fingerprint] | None = None
         """Term and fingerprint of the last pass; what differs from it is applied."""
+        self._in_sync = False
 
     @property
     def source(self) -> str:
@@ -76,6 +101,7 @@ class Reconciler:
         if found is None:
             return PAUSE_SECONDS
         if asked is not None or (term.number, found) != self._done:
+            began_at = self._clock.elapsed()
             ended = self._applier.run(
                 term,
                 settled=found,
@@ -86,6 +112,9 @@ class Reconciler:
             if ended is None:
                 return PAUSE_SECONDS
             self._done = (term.number, found)
+            self._in_sync = ended.state in _IN_SYNC
+            emit(PassMade(self._source.name, ended.state, self._clock.elapsed() - began_at))
+        emit(SourceRead(self._source.name, self._in_sync))
         self._scan_at = self._clock.elapsed() + self._rescan_seconds
         return _POLL_SECONDS
 

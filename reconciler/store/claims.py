@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, select, update
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, func, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Job
@@ -22,7 +22,7 @@ from reconciler.store.dialect import Columns
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
 from reconciler.store.logs import keep
 from reconciler.store.nodes import prove
-from reconciler.store.tables import attempts, nodes, requirements, run_bodies, runs
+from reconciler.store.tables import attempts, nodes, requirements, run_bodies, run_history, runs
 
 _CLAIMABLE: Final = (RunState.PENDING,)
 _STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
@@ -49,8 +49,8 @@ def claim(
     return _claims(tx, sorted(won, key=lambda row: (row.order_key, row.id)))
 
 
-def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
-    """Record how attempts ended, and give the ids of the runs whose report was accepted; the others were fenced out.
+def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, RunState]:
+    """Record how attempts ended; give what became of each run whose report was accepted: the others were fenced out.
 
     The last lines of each log are stored in the same transaction, so that the log of a run that is over is whole.
     May be repeated when the answer was lost: what stands in the store already is told as accepted, and written once
@@ -65,23 +65,23 @@ def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
         tx,
         [Hold(each.run_id, each.result, _ran_us(each), each.exit_code, each.error, each.output) for each in accepted],
     )
-    _move_on(tx, [(held[each.run_id], each) for each in accepted])
-    taken = {each.run_id for each in accepted}
+    taken = _move_on(tx, [(held[each.run_id], each) for each in accepted])
     return taken | recorded(tx, session, [each for each in outcomes if each.run_id not in taken])
 
 
-def recorded(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
-    """Give those of the reported runs that ended in the store as this session reported before.
+def recorded(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, RunState]:
+    """Give those of the reported runs whose attempt ended in the store as this session reported before, as they are.
 
     So a report whose answer was lost is known to be accepted even when the session is over by now.
     """
     if not outcomes:
-        return set()
+        return {}
     reported = tx.pack("reported", _RESULT, sorted((each.run_id, each.fence, each.result) for each in outcomes))
-    return set(tx.run(_find_recorded, node_id=session.node_id, **reported).scalars())
+    found = tx.run(_find_recorded, node_id=session.node_id, **reported)
+    return {row.run_id: RunState(row.state) for row in found}
 
 
-def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> set[int]:
+def hand_back(tx: Tx, session: Session, held: Sequence[Claim]) -> dict[int, RunState]:
     """Give runs back that this node will not finish (a drain): others may claim them at once."""
     error = "the node was drained before the run ended"
     outcomes = [
@@ -117,16 +117,16 @@ def cancels_requested(tx: Tx, session: Session) -> set[int]:
     return set(tx.execute(asked).scalars())
 
 
-def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> None:
+def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunState]:
     """Send each run where its policy says: into history, back to be claimed, or to wait for its backoff."""
     jobs = _declared(tx, [run for run, each in reports if each.result in _FAILURES])
-    endings, handed_back, retries = [], [], {}
+    endings, handed_back, retries, targets = [], [], {}, {}
     for run, each in reports:
         job = jobs.get((run.definition_id, run.generation))
         retry = DEFAULT_RETRY if job is None else job.retry
         failures = run.attempt - run.lost_leases
         ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent)
-        target = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
+        target = targets[run.id] = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
         if target is RunState.RETRYING:
             retries[run.id] = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
         elif target in TERMINAL:
@@ -136,6 +136,7 @@ def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> None:
     end(tx, endings)
     put_back(tx, handed_back, lost_lease=False)
     retry_later(tx, retries)
+    return targets
 
 
 def _ending(outcome: Outcome, target: RunState) -> Ending:
@@ -165,8 +166,10 @@ def _held(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, An
 def _find_recorded(tx: Tx) -> Select[Any]:
     reported = tx.rows("reported", _RESULT)
     return (
-        select(attempts.c.run_id)
+        select(attempts.c.run_id, func.coalesce(run_history.c.state, runs.c.state).label("state"))
         .join(reported, (attempts.c.run_id == reported.c.run_id) & (attempts.c.fence == reported.c.fence))
+        .outerjoin(run_history, run_history.c.run_id == attempts.c.run_id)
+        .outerjoin(runs, runs.c.id == attempts.c.run_id)
         .where(attempts.c.node_id == bindparam("node_id"), attempts.c.outcome == reported.c.result)
     )
 
@@ -247,6 +250,7 @@ def _claims(tx: Tx, won: Sequence[Any]) -> list[Claim]:
             slot_us=row.slot_us,
             handler=handlers[row.requirement_id],
             parameters=parameters.get(row.id),
+            waited_us=max(0, row.started_us - row.due_us),
         )
         for row in won
     ]

@@ -71,6 +71,11 @@ def listed(tx: Tx, *, limit: int) -> list[StoredDefinition]:
     return [_definition(row) for row in tx.execute(_live().order_by(definitions.c.name).limit(limit))]
 
 
+def count(tx: Tx) -> int:
+    """Count live definitions."""
+    return int(tx.execute(select(func.count()).where(definitions.c.deleted_us.is_(None))).scalar_one())
+
+
 def named(tx: Tx, name: str) -> StoredDefinition:
     """Find a live job by its name. Raises NotFoundError."""
     row = tx.execute(_live().where(definitions.c.kind == "Job", definitions.c.name == name)).first()

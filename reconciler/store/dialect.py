@@ -19,6 +19,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
+    Connection,
     Engine,
     FromClause,
     Table,
@@ -59,6 +60,14 @@ _IMPATIENT: Final = {
 }
 """A server whose host is gone, or whose network is cut, is noticed within seconds, not after the kernel's two hours; a
 standby, or a server that was made read-only, is no store."""
+_VITALS: Final = """
+  SELECT coalesce((SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity
+                   WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()), 0)::float8 AS oldest_xmin_age_seconds,
+         coalesce((SELECT n_dead_tup FROM pg_stat_user_tables
+                   WHERE relid = to_regclass('runs')), 0)::float8 AS run_dead_tuples,
+         pg_database_size(current_database())::float8 AS size_bytes
+"""
+"""An old snapshot keeps the database from cleaning up what claims walk over."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
 
@@ -102,6 +111,9 @@ class Dialect(Protocol):
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """Begin an INSERT that knows `on_conflict_do_nothing`."""
+
+    def vitals(self, connection: Connection) -> Mapping[str, float]:
+        """Measure the engine's own health: what keeps it from cleaning up, and how much it has not cleaned."""
 
     def is_busy(self, fault: DBAPIError) -> bool:
         """Tell whether others merely hold the lock, for as long as one cares to wait."""
@@ -165,6 +177,12 @@ class Sqlite:
 
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
+
+    def vitals(self, connection: Connection) -> Mapping[str, float]:
+        pages = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_size", "page_count")
+        }
+        return {"size_bytes": pages["page_size"] * pages["page_count"]}
 
     def is_busy(self, fault: DBAPIError) -> bool:
         return isinstance(fault.orig, sqlite3.OperationalError) and "locked" in str(fault.orig)
@@ -231,6 +249,9 @@ class Postgresql:
 
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)
+
+    def vitals(self, connection: Connection) -> Mapping[str, float]:
+        return dict(connection.exec_driver_sql(_VITALS).mappings().one())
 
     def is_busy(self, fault: DBAPIError) -> bool:  # noqa: ARG002 - it waits by itself
         return False

@@ -162,6 +162,11 @@ def source_of(tx: Tx, name: str) -> Source | None:
     return Source(row.name, row.path, row.host, row.revision, row.tree_digest, row.applied_us)
 
 
+def is_any_applied(tx: Tx) -> bool:
+    """Tell whether some source was ever applied."""
+    return tx.execute(select(sources.c.name).where(sources.c.applied_us.is_not(None)).limit(1)).first() is not None
+
+
 def approve(tx: Tx, digest: str, *, actor: str) -> None:
     """Approve one exact set of deletions, by its digest, for 24 hours."""
     tx.execute(delete(approvals).where(approvals.c.digest == digest))

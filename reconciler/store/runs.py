@@ -34,6 +34,14 @@ class Reaped:
     parked: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Awoken:
+    """How many runs became claimable: those whose slot is due, and those whose backoff is over."""
+
+    due: int
+    retried: int
+
+
 def create(
     tx: Tx,
     job: str,
@@ -81,10 +89,12 @@ def create(
     return int(run_id), True
 
 
-def promote(tx: Tx, term: Term, *, limit: int) -> int:
-    """Make waiting runs claimable whose instant has come, never early (S3); give how many."""
+def promote(tx: Tx, term: Term, *, limit: int) -> Awoken:
+    """Make waiting runs claimable whose instant has come, never early (S3)."""
     guard(tx, term)
-    return len(tx.run(_promotion, most=limit).all())
+    attempts = tx.run(_promotion, most=limit).scalars().all()
+    retried = sum(attempt > 0 for attempt in attempts)
+    return Awoken(len(attempts) - retried, retried)
 
 
 def next_due_us(tx: Tx) -> int | None:
@@ -169,5 +179,5 @@ def _promotion(tx: Tx) -> ReturningUpdate[Any]:
         update(runs)
         .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _SLEEPING))
         .values(state=RunState.PENDING)
-        .returning(runs.c.id)
+        .returning(runs.c.attempt)
     )

@@ -7,6 +7,7 @@ Laws: exactly one run or ledger row per (trigger, slot) (S1); rows and the trigg
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,10 +32,13 @@ SLOTS_PER_TRIGGER: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What one step did; `more` when due triggers are left, `broken` why some could not be settled, by trigger id."""
+    """What one step did: runs made, slots skipped by reason.
+
+    `more` when due triggers are left, `broken` why some could not be settled, by trigger id.
+    """
 
     runs: int
-    skipped: int
+    skipped: Mapping[str, int]
     more: bool
     broken: Mapping[int, str]
 
@@ -206,7 +210,8 @@ def _make_runs(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> int:
     return len(rows)
 
 
-def _record_skips(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> int:
+def _record_skips(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> dict[str, int]:
+    """Write why slots did not become runs; give how many for each reason."""
     rows = [
         (step.trigger.id, each.slot_us, step.trigger.definition_id, each.reason)
         for step in steps
@@ -214,9 +219,9 @@ def _record_skips(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> in
         if not each.run
     ]
     if not rows:
-        return 0
+        return {}
     columns = {"trigger_id": int, "slot_us": int, "definition_id": int, "reason": str}
     given = tx.rows("given", columns, rows)
     values = select(*(given.c[name] for name in columns), literal(now_us), literal(f"leader/{term.number}"))
     tx.execute(tx.insert_new(slots, [*columns, "recorded_us", "recorded_by"], values.where(true())))
-    return len(rows)
+    return dict(Counter(str(reason) for *_, reason in rows))

@@ -286,7 +286,7 @@ run_history: Final = Table(
     Column("exit_code", Integer),
     Column("error", Text),
     CheckConstraint(one_of("state", TERMINAL), name="terminal_state"),
-    Index("ix_run_history_definition_id_finished_us", "definition_id", "finished_us"),
+    Index("ix_run_history_definition_id_state_finished_us", "definition_id", "state", "finished_us"),
     Index("ix_run_history_finished_us", "finished_us"),
 )
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from reconciler.clock import Clock
+from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import StoreUnavailableError
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
 from reconciler.store import claims
 from reconciler.store.database import Database
 from reconciler.telemetry import emit
-from reconciler.worker.events import StrayFound
+from reconciler.worker.events import RunsClaimed, StrayFound
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.pace import Pace
 
@@ -38,14 +38,17 @@ class Claiming:
 
     def claim(self, session: Session, free: int) -> Sequence[Claim]:
         """Take up to `free` runs. Raises SessionLostError, StoreUnavailableError (then runs may be ours)."""
-        options = self._options
+        options, asked_at = self._options, self._clock.elapsed()
         try:
-            return self._database.tx(
+            won = self._database.tx(
                 lambda tx: claims.claim(tx, session, limit=free, handlers=options.handlers, queues=options.queues)
             )
         except StoreUnavailableError:
             self._look_at = 0.0
             raise
+        waited = [each.waited_us / SECOND_US for each in won]
+        emit(RunsClaimed(options.name, self._clock.elapsed() - asked_at, waited))
+        return won
 
     def strays(self, session: Session, known: Callable[[], set[tuple[int, int]]]) -> Sequence[Outcome]:
         """Give the runs to hand back that the session holds and `known`, by id and fence, does not name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -68,6 +69,25 @@ class GuardDied(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseRenewed(Event):
+    """The guard renewed the lease; the store took so long to answer."""
+
+    level: ClassVar[int] = logging.DEBUG
+    node: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunsClaimed(Event):
+    """The store was asked for runs: how many it gave, how long that took, and how long each had waited when due."""
+
+    level: ClassVar[int] = logging.DEBUG
+    node: str
+    seconds: float
+    waited_seconds: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class RunStarted(Event):
     """A claimed run's process runs."""
 
@@ -89,6 +109,20 @@ class RunEnded(Event):
     result: str
     exit_code: int | None
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecorded(Event):
+    """The store accepted how an attempt ended; `state` is what became of its run."""
+
+    level: ClassVar[int] = logging.DEBUG
+    node: str
+    run_id: int
+    fence: int
+    definition: str
+    result: str
+    state: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

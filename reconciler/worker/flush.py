@@ -11,16 +11,16 @@ import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.clock import Clock
+from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
-from reconciler.model.run import AttemptOutcome, Outcome
-from reconciler.telemetry import emit
-from reconciler.worker.events import FencedOut, StepFailed, StoreFailed
+from reconciler.model.run import AttemptOutcome, Outcome, RunState
+from reconciler.telemetry import Event, emit
+from reconciler.worker.events import FencedOut, RunRecorded, StepFailed, StoreFailed
 from reconciler.worker.lines import RunLog
 from reconciler.worker.logs import MOST_BYTES, MOST_LINES, Logs
 
@@ -30,8 +30,8 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
 _PUT_OFF_SECONDS: Final = 1.0
 
-Finish = Callable[[Session, Sequence[Outcome]], set[int]]
-"""Writes outcomes in one transaction, or reads them back; gives the runs whose outcome was accepted."""
+Finish = Callable[[Session, Sequence[Outcome]], Mapping[int, RunState]]
+"""Writes outcomes in one transaction, or reads them back; gives what became of the runs whose outcome was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +168,13 @@ class Flusher:
             self._settle(batch, accepted)
             return
 
-    def _accepted(self, session: Session, batch: Sequence[Outcome], *, is_unsure: bool) -> set[int]:
+    def _accepted(self, session: Session, batch: Sequence[Outcome], *, is_unsure: bool) -> Mapping[int, RunState]:
         """Write. A session that is over takes nothing new, but may have taken it before an answer was lost."""
         try:
             return self._finish(session, batch)
         except SessionLostError:
             self.lost.put(session)
-            return self._read_back(session, batch) if is_unsure else set()
+            return self._read_back(session, batch) if is_unsure else {}
 
     def _isolate(self, session: Session, batch: Sequence[Outcome], fault: Exception) -> None:
         """Write each result alone; one that still fails is put off, and tried again without its text."""
@@ -188,11 +188,19 @@ class Flusher:
         self._clock.wait(self._stopping, _PUT_OFF_SECONDS)
         self._results.put(_Result(session, bare))
 
-    def _settle(self, batch: Sequence[Outcome], accepted: set[int]) -> None:
+    def _settle(self, batch: Sequence[Outcome], accepted: Mapping[int, RunState]) -> None:
         for outcome in batch:
-            if outcome.run_id not in accepted:
-                operation = "hand_back" if outcome.result is AttemptOutcome.HANDED_BACK else "finish"
-                emit(FencedOut(self._node, outcome.run_id, outcome.fence, operation))
+            emit(self._told(outcome, accepted.get(outcome.run_id)))
         with self._counting:
             self._unwritten -= {(outcome.run_id, outcome.fence) for outcome in batch}
         self._wake()
+
+    def _told(self, outcome: Outcome, state: RunState | None) -> Event:
+        """Say what the store made of a result; None: it took none."""
+        node, run_id, fence = self._node, outcome.run_id, outcome.fence
+        if state is None:
+            return FencedOut(
+                node, run_id, fence, "hand_back" if outcome.result is AttemptOutcome.HANDED_BACK else "finish"
+            )
+        seconds = max(0, outcome.finished_us - outcome.started_us) / SECOND_US
+        return RunRecorded(node, run_id, fence, outcome.definition, outcome.result, state, seconds)

@@ -42,6 +42,8 @@ class Kept:
 
     epoch: int
     asked_at: float
+    seconds: float = 0.0
+    """How long the store took to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ class Heartbeat:
         beat: Beat
         try:
             renewed = self._store().renew(session)
-            beat = Kept(session.epoch, asked_at) if renewed else Refused(session.epoch)
+            took = self._clock.elapsed() - asked_at
+            beat = Kept(session.epoch, asked_at, took) if renewed else Refused(session.epoch)
             self._next_at = asked_at + self._interval
         except Exception as fault:  # noqa: BLE001 - whatever the store throws, the next try may succeed
             beat = Unanswered(session.epoch, f"{type(fault).__name__}: {fault}")

@@ -14,14 +14,14 @@ import select
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from reconciler.clock import Chance, Clock
 from reconciler.errors import ReconcilerError, SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
-from reconciler.model.run import AttemptOutcome, Outcome
+from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims
 from reconciler.store.database import Database
 from reconciler.telemetry import emit
@@ -42,7 +42,7 @@ from reconciler.worker.options import WorkerOptions
 from reconciler.worker.output import Reader
 from reconciler.worker.pace import Drain, Pace
 from reconciler.worker.process import GuardProcess
-from reconciler.worker.runs import CANCELLED, Held, HeldRuns
+from reconciler.worker.runs import CANCELLED, DRAINED, GUARD_DIED, Held, HeldRuns
 from reconciler.worker.session import Membership
 from reconciler.worker.versions import Versions
 from reconciler.worker.wire import (
@@ -64,8 +64,6 @@ _LONGEST_WAIT_SECONDS: Final = 0.25
 """The loop turns at least this often, so that the guard hears of it and no local deadline is missed by much."""
 _CANCELS_EVERY_SECONDS: Final = 1.0
 _TRY_AGAIN_SECONDS: Final = 1.0
-_GUARD_DIED: Final = "the guard process died"
-DRAINED: Final = "the node was drained before the run ended"
 
 Launch = Callable[[Setup], GuardProcess]
 """Starts a guard."""
@@ -115,6 +113,11 @@ class Worker:
         """
         self._drain.ask()
         self.waker.wake()
+
+    @property
+    def jobs(self) -> int:
+        """How many runs are in its hands."""
+        return len(self._held)
 
     @property
     def is_done(self) -> bool:
@@ -185,8 +188,8 @@ class Worker:
                 self._report(held, self._held.release(held, result, error=error))
             case Exited() if held := self._held.named(message.job):
                 self._held.exited(held, message)
-            case Renewed(epoch, asked_at):
-                self._membership.renewed(epoch, asked_at)
+            case Renewed(epoch, asked_at, seconds):
+                self._membership.renewed(epoch, asked_at, seconds)
             case RenewalFailed(_, error):
                 emit(RenewalMissed(self._options.name, error))
             case Lost(epoch, reason):
@@ -201,9 +204,9 @@ class Worker:
         is_clear = self._guard.bury()
         for held in started:
             # Not handed back: a run that kills guards shall use up its lost leases.
-            self._report(held, self._held.release(held, AttemptOutcome.LOST_LEASE, error=_GUARD_DIED))
+            self._report(held, self._held.release(held, AttemptOutcome.LOST_LEASE, error=GUARD_DIED))
         if (session := self._membership.session) is not None:
-            self._lose(session.epoch, _GUARD_DIED)
+            self._lose(session.epoch, GUARD_DIED)
         if not is_clear:
             self._membership.leave_to_lease()
         self._clock.wait(threading.Event(), self._guard_started_at + _TRY_AGAIN_SECONDS - self._clock.elapsed())
@@ -340,8 +343,8 @@ class Worker:
         else:
             self._guard.say(prepared.spawn, descriptors)
 
-    def _finish(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    def _finish(self, session: Session, outcomes: Sequence[Outcome]) -> Mapping[int, RunState]:
         return self._database.tx(lambda tx: claims.finish(tx, session, outcomes))
 
-    def _read_back(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    def _read_back(self, session: Session, outcomes: Sequence[Outcome]) -> Mapping[int, RunState]:
         return self._database.read(lambda tx: claims.recorded(tx, session, outcomes))

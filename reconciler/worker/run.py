@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Final
@@ -19,8 +20,10 @@ _DONE: Final = 0
 _INTERRUPTED: Final = 130
 
 
-def run_worker(options: WorkerOptions) -> int:
+def run_worker(options: WorkerOptions, *, started: Callable[[Worker], None] | None = None) -> int:
     """Run a worker until SIGTERM or SIGINT drains it; give the exit code (130 when a second signal cut that short).
+
+    `started` is called once its guard runs, and may start threads.
 
     Call it in the main thread of a process that starts no other processes: whatever runs below this one is taken for a
     job when the guard dies, and killed.
@@ -33,6 +36,8 @@ def run_worker(options: WorkerOptions) -> int:
     signal.set_wakeup_fd(worker.waker.signal_end, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, drain)
+    if started is not None:
+        started(worker)
     if options.ends_with is not None:
         end_with_parent(options.ends_with)
     try:

@@ -30,6 +30,8 @@ from reconciler.worker.wire import Exited
 
 CANCELLED: Final = "someone asked to cancel the run"
 """The one reason to stop a run that makes it Cancelled; stopped for any other, it is handed back."""
+DRAINED: Final = "the node was drained before the run ended"
+GUARD_DIED: Final = "the guard process died"
 _MOST_ERROR: Final = 4000
 _OUTPUT_PATIENCE_SECONDS: Final = 1.0
 """How long the output of a job whose tree is gone may stay open: something outside the tree got hold of it."""
@@ -143,6 +145,7 @@ class HeldRuns:
             exit_code=exit_code,
             error=None if error is None else show_controls(error)[:_MOST_ERROR],
             output=_printed(held),
+            definition=held.definition,
         )
 
     def _has_been_read(self, held: Held) -> bool:

@@ -14,7 +14,7 @@ from reconciler.model.lease import Session
 from reconciler.store import nodes
 from reconciler.store.database import Database, Tx
 from reconciler.telemetry import emit
-from reconciler.worker.events import SessionLost, SessionOpened, StoreFailed
+from reconciler.worker.events import LeaseRenewed, SessionLost, SessionOpened, StoreFailed
 from reconciler.worker.options import WorkerOptions
 
 
@@ -47,8 +47,9 @@ class Membership:
         begins_for = timings.lease_seconds * 2 / 3 - timings.margin_seconds
         return self._clock.elapsed() >= self.asked_at + begins_for
 
-    def renewed(self, epoch: int, asked_at: float) -> None:
-        """Note that the guard renewed the lease."""
+    def renewed(self, epoch: int, asked_at: float, seconds: float) -> None:
+        """Note that the guard renewed the lease, on a request that took so long."""
+        emit(LeaseRenewed(self._options.name, seconds))
         if self.session is not None and self.session.epoch == epoch:
             self.asked_at = max(self.asked_at, asked_at)
 

@@ -130,9 +130,9 @@ class Guard:
             if self._session is None or beat.epoch != self._session.epoch:
                 continue
             match beat:
-                case Kept(epoch, asked_at):
+                case Kept(epoch, asked_at, seconds):
                     self._granted(asked_at)
-                    self._channel.send(Renewed(epoch, asked_at))
+                    self._channel.send(Renewed(epoch, asked_at, seconds))
                 case Refused():
                     self._lose("the store says that it is over", now)
                 case Unanswered(epoch, error):

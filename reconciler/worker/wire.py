@@ -116,10 +116,11 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The session's lease was renewed, on a request sent at `asked_at` of CLOCK_BOOTTIME."""
+    """The session's lease was renewed, on a request sent at `asked_at` (CLOCK_BOOTTIME), answered `seconds` later."""
 
     epoch: int
     asked_at: float
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from tests.worker.waiting import until
 LEASE_SECONDS = 4.0
 TTL_SECONDS = 3.0
 MARK = "NORTHSTAR_TEST_MARK"
+UNWATCHED = {f"RECONCILER_{name}": "off" for name in ("METRICS_SERVE", "METRICS_WORKER", "API_LISTEN")}
+"""Many processes on one machine would want the same ports; a test that looks gives them others by flags."""
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Cluster:
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, MARK: str(self.home)},
+            env={**os.environ, **UNWATCHED, MARK: str(self.home)},
             cwd=self.home,
             start_new_session=True,
         )

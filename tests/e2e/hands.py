@@ -69,7 +69,7 @@ class Hands:
             Outcome(each.run_id, each.fence, each.attempt, AttemptOutcome.SUCCEEDED, started_us=0, finished_us=1)
             for each in held
         ]
-        return self.database.tx(lambda tx: claims.finish(tx, self.session, reports))
+        return set(self.database.tx(lambda tx: claims.finish(tx, self.session, reports)))
 
     def hand_back(self, held: Sequence[Claim]) -> None:
         self.database.tx(lambda tx: claims.hand_back(tx, self.session, held))

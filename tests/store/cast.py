@@ -87,7 +87,8 @@ class Store:
         )
 
     def promote(self) -> int:
-        return self.database.tx(lambda tx: runs.promote(tx, self.term, limit=1000))
+        awoken = self.database.tx(lambda tx: runs.promote(tx, self.term, limit=1000))
+        return awoken.due + awoken.retried
 
     def reap(self) -> runs.Reaped:
         self.database.tx(lambda tx: nodes.bury_expired(tx, self.term, limit=100))

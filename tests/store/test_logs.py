@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from reconciler.errors import SessionLostError
 from reconciler.model.lease import Session
 from reconciler.model.log import LogLine, OutputStream
-from reconciler.model.run import AttemptOutcome, Claim, Outcome
+from reconciler.model.run import AttemptOutcome, Claim, Outcome, RunState
 from reconciler.store import claims, logs
 from reconciler.store.tables import run_logs
 from tests.store.cast import LEASE_US, Store, job
@@ -31,7 +31,7 @@ def append(store: Store, node: Session, *batch: LogLine) -> set[logs.Hold]:
     return store.database.tx(lambda tx: logs.append(tx, node, batch))
 
 
-def finish(store: Store, node: Session, held: Claim, *log: LogLine, result: AttemptOutcome) -> set[int]:
+def finish(store: Store, node: Session, held: Claim, *log: LogLine, result: AttemptOutcome) -> dict[int, RunState]:
     outcome = Outcome(held.run_id, held.fence, held.attempt, result, started_us=0, finished_us=1, log=log)
     return store.database.tx(lambda tx: claims.finish(tx, node, [outcome]))
 
@@ -151,7 +151,7 @@ def test_the_last_lines_come_with_the_result_or_not_at_all(store: Store) -> None
     accepted = finish(store, node, held, *lines(held, "two", begin=2), result=AttemptOutcome.SUCCEEDED)
     late = finish(store, node, held, *lines(held, "three", begin=3), result=AttemptOutcome.FAILED)
 
-    assert (accepted, late) == ({held.run_id}, set())
+    assert (accepted, late) == ({held.run_id: RunState.SUCCEEDED}, {})
     assert stored(store, held.run_id) == ["one", "two"]
 
 

@@ -43,7 +43,7 @@ def test_settling_twice_makes_nothing_twice(store: Store) -> None:
     store.settle()
     again = store.settle()
 
-    assert (again.runs, again.skipped) == (0, 0)
+    assert (again.runs, again.skipped) == (0, {})
     assert seconds(store.runs()) == [10]
 
 

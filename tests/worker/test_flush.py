@@ -10,7 +10,7 @@ from reconciler.clock import SystemClock
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
 from reconciler.model.log import LogLine, OutputStream
-from reconciler.model.run import AttemptOutcome, Outcome
+from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.telemetry import Event, subscribe
 from reconciler.worker.events import FencedOut, StepFailed, StoreFailed
 from reconciler.worker.flush import Flusher
@@ -40,22 +40,22 @@ class Desk:
     recorded: set[int] = field(default_factory=set)
     appended: list[list[str]] = field(default_factory=list)
 
-    def __call__(self, session: Session, outcomes: Sequence[Outcome]) -> set[int]:
+    def __call__(self, session: Session, outcomes: Sequence[Outcome]) -> dict[int, RunState]:
         self.closed.wait(10)
         self.writes.append((session, list(outcomes)))
         if self.faults:
             raise self.faults.pop(0)
         if self.poison & {each.output for each in outcomes}:
             raise ValueError("cannot be stored")
-        return {each.run_id for each in outcomes} - self.refused
+        return {each.run_id: RunState.SUCCEEDED for each in outcomes if each.run_id not in self.refused}
 
     def append(self, _session: Session, lines: Sequence[LogLine]) -> set[tuple[int, int]]:
         self.closed.wait(10)
         self.appended.append([line.text for line in lines])
         return {(line.run_id, line.fence) for line in lines} - {(each, 1) for each in self.refused}
 
-    def read_back(self, _session: Session, outcomes: Sequence[Outcome]) -> set[int]:
-        return self.recorded & {each.run_id for each in outcomes}
+    def read_back(self, _session: Session, outcomes: Sequence[Outcome]) -> dict[int, RunState]:
+        return {each.run_id: RunState.SUCCEEDED for each in outcomes if each.run_id in self.recorded}
 
 
 @dataclass

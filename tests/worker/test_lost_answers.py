@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from reconciler.errors import SessionLostError, StoreUnavailableError
-from reconciler.model.run import AttemptOutcome
+from reconciler.model.run import AttemptOutcome, RunState
 from reconciler.store import claims
 from reconciler.store.database import Tx
 from reconciler.worker.events import FencedOut, RunStarted, SessionLost, SessionOpened, StoreFailed, StrayFound
@@ -80,7 +80,7 @@ def test_a_result_that_was_written_and_not_answered_stands_and_is_not_told_as_re
     run = stage.run(effects(tmp_path))
     stage.turn_until(lambda: stage.worker._flusher.is_idle)  # noqa: SLF001 - the second report
 
-    assert lost == [{run.id}]
+    assert lost == [{run.id: RunState.SUCCEEDED}]
     assert stage.outcomes(run.id) == [AttemptOutcome.SUCCEEDED]
     assert [event.step for event in stage.told(StoreFailed)] == ["finish"]
     assert stage.told(FencedOut) == []
@@ -105,9 +105,9 @@ def test_a_run_whose_result_is_not_yet_written_is_no_stray(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store takes claims and no results for longer than the worker waits between two looks."""
-    finish: Callable[[Tx, Any, Sequence[Any]], set[int]] = claims.finish
+    finish: Callable[[Tx, Any, Sequence[Any]], dict[int, RunState]] = claims.finish
 
-    def away(_tx: Tx, _session: Any, _outcomes: Sequence[Any]) -> set[int]:
+    def away(_tx: Tx, _session: Any, _outcomes: Sequence[Any]) -> dict[int, RunState]:
         raise StoreUnavailableError("away")
 
     with monkeypatch.context() as patch:

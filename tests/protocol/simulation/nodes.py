@@ -113,7 +113,7 @@ class Node:
         accepted: set[int] = set()
         try:
             accepted = self._write(
-                self._reporter, session, lambda tx: claims.finish(tx, session, batch), reports=reports
+                self._reporter, session, lambda tx: set(claims.finish(tx, session, batch)), reports=reports
             )
         except SessionLostError:
             self._lose(session)

@@ -1,0 +1,3 @@
+"""The store's cast serves here too."""
+
+from tests.store.conftest import *  # noqa: F403 - fixtures are found by name
