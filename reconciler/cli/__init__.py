@@ -11,11 +11,13 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from reconciler import __version__
+from reconciler.cli.tables import no_color
 from reconciler.errors import (
     InvalidDefinitionsError,
     InvalidSettingsError,
@@ -45,21 +47,14 @@ _COMMANDS: Final = {
     "approve": ("reconciler.cli.approve", "Release deletions that the guard holds."),
     "serve": ("reconciler.cli.serve", "Run a leader candidate over jobs.d."),
     "worker": ("reconciler.cli.worker", "Run a node that claims and executes runs."),
-    "get": ("reconciler.cli.get", "List jobs, runs, workers, passes, skipped slots or dead letters."),
+    "status": ("reconciler.cli.status", "Show who leads, what waits, runs and fails, and what fires next."),
+    "get": ("reconciler.cli.get", "List jobs, runs, workers, queues, passes, skipped slots or dead letters."),
+    "describe": ("reconciler.cli.describe", "Show all about one job, run, worker, queue or pass."),
     "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
     "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
     "config": ("reconciler.cli.config", "Show the settings that hold, and where each came from."),
     "db": ("reconciler.cli.db", "Bring the store's schema up to date, or check it."),
 }
-
-_EPILOG: Final = """\b
-Examples:
-  reconciler dev                              try it: leader, worker and store in .reconciler/
-  reconciler validate jobs.d                  check files, in CI, without a store
-  reconciler reconcile --dry-run jobs.d       what would this commit do?
-  reconciler serve --store postgresql://…     lead over jobs.d
-  reconciler worker --store postgresql://…    execute runs on this node
-"""
 
 
 class _Commands(click.Group):
@@ -76,6 +71,12 @@ class _Commands(click.Group):
             raise TypeError(f"{_COMMANDS[cmd_name][0]}.command is no command")
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
+        """Offer commands by name without importing one of them."""
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        named = [(name, about) for name, (_module, about) in _COMMANDS.items() if name.startswith(incomplete)]
+        return [*(CompletionItem(name, help=about) for name, about in named), *options]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - same
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_module, about) in _COMMANDS.items()])
@@ -83,12 +84,22 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(__version__, "--version", prog_name="reconciler", message="%(prog)s %(version)s")
+@click.option("--no-color", is_flag=True, expose_value=False, callback=no_color, help="No colours.  [env NO_COLOR]")
 def root() -> None:
-    """Jobs as YAML in git, reconciled into a store, run by workers under leases and fences."""
+    """Jobs as YAML in git, reconciled into a store, run by workers under leases and fences.
+
+    \b
+    Examples:
+      reconciler dev                              try it: leader, worker and store in .reconciler/
+      reconciler validate jobs.d                  check files, in CI, without a store
+      reconciler reconcile --dry-run jobs.d       what would this commit do?
+      reconciler serve --store postgresql://…     lead over jobs.d
+      reconciler worker --store postgresql://…    execute runs on this node
+      reconciler status --watch                   who leads, what runs, what fails
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from reconciler.cli import options, show
 from reconciler.cli.runs import print_runs
 from reconciler.cli.stores import open_store
-from reconciler.store import definitions, nodes, queries
+from reconciler.store import definitions, nodes, overview, queries
 from reconciler.store import passes as stored
 from reconciler.store.database import Tx
-from reconciler.store.definitions import StoredTrigger
+from reconciler.store.definitions import StoredDefinition
 
 
 @click.group()
 def command() -> None:
-    """List jobs, runs, workers, passes, skipped slots or dead letters.
+    """List jobs, runs, workers, queues, passes, skipped slots or dead letters.
 
     \b
     Examples:
       reconciler get jobs
+      reconciler get queues --watch
       reconciler get slots --job daily-sales-report -o json
     """
 
@@ -30,20 +29,16 @@ def command() -> None:
 @options.store
 @options.output
 @options.limit
-def jobs(store_url: str | None, output: str, limit: int) -> None:
+@options.watch
+def jobs(store_url: str | None, output: str, limit: int, watch: bool) -> None:
     """List the live definitions and when each fires next."""
-
-    def ask(tx: Tx) -> list[show.Row]:
-        found = definitions.listed(tx, limit=limit)
-        triggers = definitions.triggers_of(tx, [each.id for each in found])
-        return [show.definition(each, _next_fire(triggers, each.id)) for each in found]
-
     database = open_store(store_url)
-    show.print_list(
-        database.read(ask),
+    show.show_list(
+        lambda: database.read(lambda tx: job_rows(tx, definitions.listed(tx, limit=limit))),
         output,
-        ["name", "generation", "suspended", "queue", "nextFireTime", "condition", "file", "line"],
+        ["name", "generation", "suspended", "queue", "nextFireTime", "lastRun", "conditions", "file", "line"],
         empty="no jobs yet: commit some to jobs.d and run `reconciler reconcile jobs.d`",
+        watch=watch,
     )
 
 
@@ -51,26 +46,55 @@ def jobs(store_url: str | None, output: str, limit: int) -> None:
 @options.store
 @options.output
 @options.limit
+@options.watch
 @click.option("--job", default=None, help="Only runs of this job.")
 @click.option("--state", "states", multiple=True, callback=options.split, help="Only these states (Pending, Failed …).")
-def runs(store_url: str | None, output: str, limit: int, job: str | None, states: tuple[str, ...]) -> None:
+def runs(store_url: str | None, output: str, limit: int, watch: bool, job: str | None, states: tuple[str, ...]) -> None:
     """List runs, the newest first."""
-    print_runs(store_url, output, limit, job, states)
+    print_runs(store_url, output, limit, job, states, watch=watch)
 
 
 @command.command()
 @options.store
 @options.output
 @options.limit
+@options.watch
 @click.option("--all", "with_dead", is_flag=True, help="Sessions that are over, too.")
-def workers(store_url: str | None, output: str, limit: int, with_dead: bool) -> None:
+def workers(store_url: str | None, output: str, limit: int, watch: bool, with_dead: bool) -> None:
     """List the sessions of worker nodes."""
-    found = open_store(store_url).read(lambda tx: nodes.listed(tx, limit=limit, with_dead=with_dead))
-    show.print_list(
-        [show.node(each) for each in found],
+    database = open_store(store_url)
+
+    def ask(tx: Tx) -> list[show.Row]:
+        held = overview.held_by_node(tx)
+        return [show.node(each, held.get(each.id, 0)) for each in nodes.listed(tx, limit=limit, with_dead=with_dead)]
+
+    show.show_list(
+        lambda: database.read(ask),
         output,
-        ["id", "name", "state", "host", "pid", "queues", "slots", "leaseUntil"],
+        ["id", "name", "state", "host", "pid", "queues", "slots", "running", "leaseUntil"],
         empty="no workers: start one with `reconciler worker`",
+        watch=watch,
+    )
+
+
+@command.command()
+@options.store
+@options.output
+@options.watch
+def queues(store_url: str | None, output: str, watch: bool) -> None:
+    """List every queue that a job, a run or a worker names."""
+    database = open_store(store_url)
+
+    def ask(tx: Tx) -> list[show.Row]:
+        now_us = tx.now_us()
+        return [show.queue(each, now_us) for each in overview.queues(tx)]
+
+    show.show_list(
+        lambda: database.read(ask),
+        output,
+        ["name", "jobs", "waiting", "running", "oldestAgeSeconds", "slots", "workers", "unserved"],
+        empty="no queues: neither a job nor a worker names one",
+        watch=watch,
     )
 
 
@@ -78,14 +102,16 @@ def workers(store_url: str | None, output: str, limit: int, with_dead: bool) -> 
 @options.store
 @options.output
 @options.limit
-def passes(store_url: str | None, output: str, limit: int) -> None:
+@options.watch
+def passes(store_url: str | None, output: str, limit: int, watch: bool) -> None:
     """List reconcile passes, the newest first."""
-    found = open_store(store_url).read(lambda tx: stored.listed(tx, limit=limit))
-    show.print_list(
-        [show.reconcile_pass(each) for each in found],
+    database = open_store(store_url)
+    show.show_list(
+        lambda: [show.reconcile_pass(each) for each in database.read(lambda tx: stored.listed(tx, limit=limit))],
         output,
         ["id", "source", "state", "requestedBy", "finishedAt", "revision", "deletionDigest"],
         empty="no pass yet: `reconciler serve` or `reconciler reconcile` makes one",
+        watch=watch,
     )
 
 
@@ -93,15 +119,17 @@ def passes(store_url: str | None, output: str, limit: int) -> None:
 @options.store
 @options.output
 @options.limit
+@options.watch
 @click.option("--job", default=None, help="Only slots of this job.")
-def slots(store_url: str | None, output: str, limit: int, job: str | None) -> None:
+def slots(store_url: str | None, output: str, limit: int, watch: bool, job: str | None) -> None:
     """List slots that did not become runs, and why."""
-    found = open_store(store_url).read(lambda tx: queries.skipped_slots(tx, limit=limit, job=job))
-    show.print_list(
-        [show.slot(each) for each in found],
+    database = open_store(store_url)
+    show.show_list(
+        lambda: [show.slot(each) for each in database.read(lambda tx: queries.skipped_slots(tx, limit=limit, job=job))],
         output,
         ["definition", "trigger", "slot", "reason", "recordedBy"],
         empty="no slot was skipped",
+        watch=watch,
     )
 
 
@@ -109,20 +137,29 @@ def slots(store_url: str | None, output: str, limit: int, job: str | None) -> No
 @options.store
 @options.output
 @options.limit
+@options.watch
 @click.option("--job", default=None, help="Only runs of this job.")
-def dead_letters(store_url: str | None, output: str, limit: int, job: str | None) -> None:
+def dead_letters(store_url: str | None, output: str, limit: int, watch: bool, job: str | None) -> None:
     """List runs that were given up: attempts used up, or too many leases lost."""
-    found = open_store(store_url).read(lambda tx: queries.dead_letters(tx, limit=limit, job=job))
-    show.print_list(
-        [show.dead_letter(each) for each in found],
+    database = open_store(store_url)
+    show.show_list(
+        lambda: [
+            show.dead_letter(each) for each in database.read(lambda tx: queries.dead_letters(tx, limit=limit, job=job))
+        ],
         output,
         ["run", "definition", "reason", "lastOutcome", "parkedAt", "error"],
         empty="no dead letters",
+        watch=watch,
     )
 
 
-def _next_fire(triggers: Sequence[StoredTrigger], definition_id: int) -> int | None:
-    fires = [
-        each.next_fire_us for each in triggers if each.definition_id == definition_id and each.next_fire_us is not None
-    ]
-    return min(fires, default=None)
+def job_rows(tx: Tx, found: list[StoredDefinition]) -> list[show.Row]:
+    """Show definitions with what they did last and when they fire next."""
+    ids = [each.id for each in found]
+    fires: dict[int, int] = {}
+    for trigger in definitions.triggers_of(tx, ids):
+        if trigger.next_fire_us is not None:
+            earliest_us = fires.get(trigger.definition_id, trigger.next_fire_us)
+            fires[trigger.definition_id] = min(earliest_us, trigger.next_fire_us)
+    records = overview.records_of(tx, ids)
+    return [show.definition(each, fires.get(each.id), records[each.id]) for each in found]

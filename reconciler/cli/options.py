@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from reconciler.cli.tables import no_color
 from reconciler.clock import SECOND_US, to_us
 from reconciler.errors import UsageError
 from reconciler.model.definition import parse_duration
@@ -80,14 +81,29 @@ def store(command: Command) -> Command:
 
 
 def output(command: Command) -> Command:
-    """Add `--output`."""
-    return click.option(
+    """Add `--output` and `--no-color`."""
+    plain = click.option(
+        "--no-color",
+        is_flag=True,
+        expose_value=False,
+        callback=no_color,
+        help="No colours.  [env NO_COLOR; off a terminal there are none]",
+    )
+    option = click.option(
         "--output",
         "-o",
         type=click.Choice(["table", "json", "yaml"]),
         default="table",
         show_default=True,
         help="How to print the answer.",
+    )
+    return option(plain(command))
+
+
+def watch(command: Command) -> Command:
+    """Add `--watch`."""
+    return click.option(
+        "--watch", "-w", is_flag=True, help="Draw the answer every second; off a terminal, when something changed."
     )(command)
 
 

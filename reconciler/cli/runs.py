@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from reconciler.cli import options
+from reconciler.cli import options, tables
 from reconciler.cli import show as printed
 from reconciler.cli.stores import actor, open_store
 from reconciler.clock import SystemClock, iso
@@ -26,6 +26,7 @@ _PATIENCE_SECONDS: Final = 2.0
 """After this time of waiting people want to know what for."""
 _FOLLOW_SECONDS: Final = 0.25
 _LINES_AT_ONCE: Final = 1000
+_NOT_FACTS: Final = frozenset({"formatVersion", "output", "attempts"})
 
 
 @click.group()
@@ -44,11 +45,14 @@ def command() -> None:
 @options.store
 @options.output
 @options.limit
+@options.watch
 @click.option("--job", default=None, help="Only runs of this job.")
 @click.option("--state", "states", multiple=True, callback=options.split, help="Only these states (Pending, Failed …).")
-def list_(store_url: str | None, output: str, limit: int, job: str | None, states: tuple[str, ...]) -> None:
+def list_(
+    store_url: str | None, output: str, limit: int, watch: bool, job: str | None, states: tuple[str, ...]
+) -> None:
     """List runs, the newest first."""
-    print_runs(store_url, output, limit, job, states)
+    print_runs(store_url, output, limit, job, states, watch=watch)
 
 
 @command.command()
@@ -57,27 +61,7 @@ def list_(store_url: str | None, output: str, limit: int, job: str | None, state
 @options.output
 def show(run_id: int, store_url: str | None, output: str) -> None:
     """Show one run with every attempt at it."""
-    database = open_store(store_url)
-
-    def ask(tx: Tx) -> tuple[printed.Row, list[queries.AttemptRow]]:
-        row = queries.run_shown(tx, run_id)
-        shown = printed.run(row)
-        return {**shown, "reason": row.reason or why_waiting(tx, row)}, queries.attempts_of(tx, run_id)
-
-    row, attempts = database.read(ask)
-    value = {**row, "attempts": [printed.attempt(each) for each in attempts]}
-    if output != "table":
-        printed.print_value({"formatVersion": printed.FORMAT_VERSION, **value}, output)
-        return
-    for key, field in row.items():
-        click.echo(f"{key:<12} {'-' if field is None else field}")
-    for each in attempts:
-        ended = f"{each.outcome}" + (f", exit code {each.exit_code}" if each.exit_code is not None else "")
-        click.echo(f"\nattempt {each.attempt} (fence {each.fence}) on {each.node}: {ended}")
-        if each.error:
-            click.echo(f"  {each.error}")
-        for line in each.output.splitlines():
-            click.echo(f"  | {line}")
+    print_run(store_url, output, run_id)
 
 
 @command.command()
@@ -157,21 +141,63 @@ def why_waiting(tx: Tx, row: queries.RunRow) -> str | None:
     return None
 
 
-def print_runs(store_url: str | None, output: str, limit: int, job: str | None, states: tuple[str, ...]) -> None:
+def print_run(store_url: str | None, output: str, run_id: int, *, watch: bool = False) -> None:
+    """Print one run with every attempt at it."""
+    database = open_store(store_url)
+
+    def ask(tx: Tx) -> dict[str, Any]:
+        row = queries.run_shown(tx, run_id)
+        attempts = [printed.attempt(each) for each in queries.attempts_of(tx, run_id)]
+        return {
+            "formatVersion": printed.FORMAT_VERSION,
+            **printed.run(row),
+            "reason": row.reason or why_waiting(tx, row),
+            "output": attempts[-1]["output"] if attempts else None,
+            "attempts": attempts,
+        }
+
+    printed.show_value(lambda: database.read(ask), _run_text, output, watch=watch)
+
+
+def _run_text(value: dict[str, Any]) -> str:
+    parts = [tables.facts((key, each) for key, each in value.items() if key not in _NOT_FACTS)]
+    for each in value["attempts"]:
+        ended = each["outcome"] + (f", exit code {each['exitCode']}" if each["exitCode"] is not None else "")
+        lines = [f"attempt {each['attempt']} (fence {each['fence']}) on {each['node']}: {ended}"]
+        lines += [f"  {tables.cell(each['error'])}"] if each["error"] else []
+        lines += [f"  | {tables.cell(line)}" for line in each["output"].splitlines()]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def print_runs(
+    store_url: str | None,
+    output: str,
+    limit: int,
+    job: str | None,
+    states: tuple[str, ...],
+    *,
+    watch: bool = False,
+) -> None:
     """Print a list of runs."""
     known = {str(state).lower(): state for state in RunState}
     if unknown := [state for state in states if state.lower() not in known]:
         raise UsageError(f"there is no state {unknown[0]!r}; there are {', '.join(RunState)}")
     wanted = [known[state.lower()] for state in states] or None
     database = open_store(store_url)
-    found = database.read(lambda tx: queries.runs_listed(tx, limit=limit, job=job, states=wanted))
-    if job is not None and not found:
-        database.read(lambda tx: definitions.named(tx, job))
-    printed.print_list(
-        [printed.run(each) for each in found],
+
+    def ask(tx: Tx) -> list[printed.Row]:
+        found = queries.runs_listed(tx, limit=limit, job=job, states=wanted)
+        if job is not None and not found:
+            definitions.named(tx, job)
+        return [printed.run(each) for each in found]
+
+    printed.show_list(
+        lambda: database.read(ask),
         output,
         ["id", "definition", "trigger", "slot", "state", "attempt", "fence", "node", "exitCode", "error"],
         empty="no runs",
+        watch=watch,
     )
 
 

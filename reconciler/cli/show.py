@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 import yaml
 
-from reconciler.clock import iso
+from reconciler.cli import tables
+from reconciler.clock import SECOND_US, iso
 from reconciler.store.definitions import StoredDefinition
 from reconciler.store.logs import LogRow
 from reconciler.store.nodes import Node
+from reconciler.store.overview import Last, Queue, Record
 from reconciler.store.passes import Pass
 from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
 
@@ -22,25 +24,49 @@ Row = Mapping[str, Any]
 
 def print_list(items: Sequence[Row], output: str, columns: Sequence[str], *, empty: str) -> None:
     """Print rows; `columns` are what the table shows, `empty` says what to do when there is nothing."""
-    if output != "table":
-        print_value({"formatVersion": FORMAT_VERSION, "items": list(items)}, output)
+    show_list(lambda: items, output, columns, empty=empty)
+
+
+def show_list(
+    ask: Callable[[], Sequence[Row]], output: str, columns: Sequence[str], *, empty: str, watch: bool = False
+) -> None:
+    """Print the rows that `ask` gives, or with `watch` print them again and again."""
+
+    def text(value: Mapping[str, Any]) -> str:
+        return tables.table(value["items"], columns) if value["items"] else empty
+
+    def answer() -> Mapping[str, Any]:
+        return {"formatVersion": FORMAT_VERSION, "items": list(ask())}
+
+    if watch or output != "table":
+        show_value(answer, text, output, watch=watch)
         return
-    if not items:
-        click.echo(empty, err=True)
-        return
-    cells = [[_cell(item.get(column)) for column in columns] for item in items]
-    heads = [column.upper() for column in columns]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    for line in (heads, *cells):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    value = answer()
+    click.echo(text(value), err=not value["items"])
+
+
+def show_value(ask: Callable[[], Any], text: Callable[[Any], str], output: str, *, watch: bool = False) -> None:
+    """Print what `ask` gives, as `text` draws it for people; with `watch` again and again."""
+
+    def draw() -> tuple[str, Any]:
+        value = ask()
+        return text(value) if output == "table" else as_text(value, output), value
+
+    if watch:
+        tables.watched(draw)
+    click.echo(draw()[0])
 
 
 def print_value(value: Any, output: str) -> None:
     """Print one value as JSON or YAML."""
+    click.echo(as_text(value, output))
+
+
+def as_text(value: Any, output: str) -> str:
+    """Give one value as JSON or YAML."""
     if output == "yaml":
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
-    else:
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        return yaml.safe_dump(value, sort_keys=False, allow_unicode=True).removesuffix("\n")
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def run(row: RunRow) -> Row:
@@ -67,6 +93,7 @@ def run(row: RunRow) -> Row:
         "finishedAt": _instant(row.finished_us),
         "exitCode": row.exit_code,
         "error": row.error,
+        "revision": row.revision,
     }
 
 
@@ -85,7 +112,7 @@ def attempt(row: AttemptRow) -> Row:
     }
 
 
-def definition(stored: StoredDefinition, next_fire_us: int | None) -> Row:
+def definition(stored: StoredDefinition, next_fire_us: int | None, record: Record) -> Row:
     """Show a definition under the names of the interface."""
     return {
         "kind": stored.kind,
@@ -94,19 +121,48 @@ def definition(stored: StoredDefinition, next_fire_us: int | None) -> Row:
         "generation": stored.generation,
         "observedGeneration": stored.observed_generation,
         "suspended": stored.suspended,
-        "condition": stored.condition,
+        "conditions": _conditions(stored.condition),
         "queue": stored.queue,
         "owner": stored.document.get("spec", {}).get("owner", ""),
         "source": stored.source,
         "file": stored.file,
         "line": stored.line,
         "revision": stored.revision,
-        "nextFireTime": _instant(next_fire_us),
+        "previousFireTime": _instant(record.previous_slot_us),
+        "nextFireTime": _instant(None if stored.suspended else next_fire_us),
+        "lastRun": _last(record.last_run),
+        "lastSuccess": _last(record.last_success),
     }
 
 
-def node(row: Node) -> Row:
-    """Show a worker's session."""
+def _conditions(condition: str | None) -> list[Row]:
+    kind, _, message = (condition or "").partition(": ")
+    return [{"type": kind, "message": message}] if kind else []
+
+
+def _last(last: Last | None) -> Row | None:
+    if last is None:
+        return None
+    return {"id": last.run_id, "state": str(last.state), "finishedAt": iso(last.finished_us), "error": last.error}
+
+
+def queue(row: Queue, now_us: int) -> Row:
+    """Show a queue."""
+    age_us = None if row.oldest_due_us is None else max(0, now_us - row.oldest_due_us)
+    return {
+        "name": row.name,
+        "jobs": row.jobs,
+        "waiting": row.waiting,
+        "running": row.running,
+        "oldestAgeSeconds": None if age_us is None else age_us // SECOND_US,
+        "slots": row.slots,
+        "workers": list(row.workers),
+        "unserved": list(row.unserved),
+    }
+
+
+def node(row: Node, running: int) -> Row:
+    """Show a worker's session, and how many runs it holds."""
     return {
         "id": row.id,
         "name": row.name,
@@ -117,6 +173,7 @@ def node(row: Node) -> Row:
         "handlers": list(row.handlers),
         "tags": list(row.tags),
         "slots": row.slots,
+        "running": running,
         "heartbeatAt": iso(row.heartbeat_us),
         "leaseUntil": iso(row.lease_until_us),
     }
@@ -175,13 +232,3 @@ def log_line(row: LogRow) -> Row:
 
 def _instant(us: int | None) -> str | None:
     return None if us is None else iso(us)
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case list():
-            return ",".join(map(str, value)) or "-"
-        case _:
-            return str(value).replace("\n", " ")

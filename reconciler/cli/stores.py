@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
+import click
+
 from reconciler.cli.options import DEFAULT_STORE
 from reconciler.clock import SystemChance
 from reconciler.errors import StoreUnavailableError
@@ -16,9 +18,12 @@ from reconciler.store.dialect import DEFAULT_LIMITS, Limits
 def open_store(url: str | None, *, create: bool = False, limits: Limits = DEFAULT_LIMITS) -> Database:
     """Open the store a command works on, its schema checked (or, with `create`, brought up to date).
 
+    It is closed when the command ends.
     Raises StoreUnavailableError when there is none, SchemaVersionError when it is another version's.
     """
     database = Database.open(url or DEFAULT_STORE, limits=limits)
+    if context := click.get_current_context(silent=True):
+        context.call_on_close(database.close)
     file = database.file
     if file is not None and create and url is None:
         file.parent.mkdir(exist_ok=True)

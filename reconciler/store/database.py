@@ -89,6 +89,10 @@ class Tx:
         """Read the store's clock."""
         return int(self.run(_read_clock).scalar_one())
 
+    def facts(self) -> dict[str, str]:
+        """Tell what of the engine's version and settings our promises hang on."""
+        return self.dialect.facts(self.connection)
+
     def rows(self, name: str, columns: Columns, rows: Rows | None = None) -> FromClause:
         """Make a table of values, of constant SQL text whatever their number.
 

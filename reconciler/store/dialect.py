@@ -32,6 +32,8 @@ from sqlalchemy import (
     literal_column,
     select,
 )
+from sqlalchemy import column as sql_column
+from sqlalchemy import table as sql_table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import URL, ExceptionContext
@@ -69,6 +71,8 @@ _VITALS: Final = """
 """
 """An old snapshot keeps the database from cleaning up what claims walk over."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_PG_SETTINGS: Final = sql_table("pg_settings", sql_column("name"), sql_column("setting"))
+_PG_TOLD: Final = ("server_version_num", "fsync", "full_page_writes", "synchronous_commit", "max_connections")
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "cache_size=-16384", "temp_store=MEMORY")
 
 
@@ -108,6 +112,9 @@ class Dialect(Protocol):
 
     def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:
         """Give the parameters that fill a table of values."""
+
+    def facts(self, connection: Connection) -> dict[str, str]:
+        """Tell what of the engine's version and settings our promises hang on."""
 
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """Begin an INSERT that knows `on_conflict_do_nothing`."""
@@ -174,6 +181,11 @@ class Sqlite:
 
     def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:  # noqa: ARG002 - see the other engine
         return {f"{name}_rows": _json(rows)}
+
+    def facts(self, connection: Connection) -> dict[str, str]:
+        asked = {"sqlite_version": "SELECT sqlite_version()"}
+        asked |= {name: f"PRAGMA {name}" for name in ("journal_mode", "synchronous")}
+        return {name: str(connection.exec_driver_sql(query).scalar_one()) for name, query in asked.items()}
 
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
@@ -246,6 +258,19 @@ class Postgresql:
 
     def pack(self, name: str, columns: Columns, rows: Rows) -> dict[str, Any]:
         return {f"{name}_{column}": [row[at] for row in rows] for at, column in enumerate(columns)}
+
+    def facts(self, connection: Connection) -> dict[str, str]:
+        told = connection.execute(select(_PG_SETTINGS).where(_PG_SETTINGS.c.name.in_(_PG_TOLD)))
+        facts = {row.name: str(row.setting) for row in told}
+        facts["connections"] = str(
+            connection.exec_driver_sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+            ).scalar_one()
+        )
+        tls = connection.exec_driver_sql(
+            "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+        ).scalar_one_or_none()
+        return {**facts, "tls": "on" if tls else "off"}
 
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)

@@ -11,7 +11,17 @@ from sqlalchemy import Select, Text, cast, func, null, select, union_all
 from reconciler.errors import NotFoundError
 from reconciler.model.run import HELD, TERMINAL, RunState
 from reconciler.store.database import Tx
-from reconciler.store.tables import attempts, audit, definitions, nodes, requirements, run_history, runs, triggers
+from reconciler.store.tables import (
+    attempts,
+    audit,
+    definition_versions,
+    definitions,
+    nodes,
+    requirements,
+    run_history,
+    runs,
+    triggers,
+)
 from reconciler.store.tables import dead_letters as letters
 from reconciler.store.tables import slots as ledger
 
@@ -41,6 +51,7 @@ class RunRow:
     finished_us: int | None
     exit_code: int | None
     error: str | None
+    revision: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -93,8 +104,15 @@ _SHARED: Final = (
 )
 
 
-def runs_listed(
-    tx: Tx, *, limit: int, job: str | None = None, states: Sequence[RunState] | None = None, after_id: int = 0
+def runs_listed(  # noqa: PLR0913 - what may be asked of a list, each named at the call
+    tx: Tx,
+    *,
+    limit: int,
+    job: str | None = None,
+    states: Sequence[RunState] | None = None,
+    after_id: int = 0,
+    node_id: int | None = None,
+    queue: str | None = None,
 ) -> list[RunRow]:
     """List runs, the newest first; `after_id` leaves out those up to an id."""
     both = _live_and_over()
@@ -103,6 +121,10 @@ def runs_listed(
         query = query.where(definitions.c.name == job)
     if states is not None:
         query = query.where(both.c.state.in_(sorted(states)))
+    if node_id is not None:
+        query = query.where(both.c.node_id == node_id)
+    if queue is not None:
+        query = query.where(requirements.c.queue == queue)
     return [_run(row) for row in tx.execute(query.order_by(both.c.id.desc()).limit(limit))]
 
 
@@ -237,10 +259,16 @@ def _shown(both: Any) -> Select[Any]:
             nodes.c.name.label("node"),
             requirements.c.queue,
             requirements.c.handler,
+            definition_versions.c.revision,
         )
         .select_from(both)
         .join(definitions, definitions.c.id == both.c.definition_id)
         .join(requirements, requirements.c.id == both.c.requirement_id)
+        .outerjoin(
+            definition_versions,
+            (definition_versions.c.definition_id == both.c.definition_id)
+            & (definition_versions.c.generation == both.c.generation),
+        )
         .outerjoin(triggers, triggers.c.id == both.c.trigger_id)
         .outerjoin(nodes, nodes.c.id == both.c.node_id)
     )
@@ -270,4 +298,5 @@ def _run(row: Any) -> RunRow:
         finished_us=row.finished_us,
         exit_code=row.exit_code,
         error=row.error,
+        revision=row.revision,
     )

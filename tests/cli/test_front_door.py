@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli import _COMMANDS
 from tests.reconcile.cast import document
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -148,7 +149,11 @@ def test_an_output_that_takes_nothing_more(reconciler: Run, stored: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "command", ["dev", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get"]
+    "command",
+    [
+        *("dev", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get", "status"),
+        *("describe", "config"),
+    ],
 )
 def test_help_shows_examples_one_to_a_line(reconciler: Run, command: str) -> None:
     shown = reconciler(command, "--help")
@@ -176,6 +181,6 @@ def test_a_folder_that_may_not_be_written(reconciler: Run, tmp_path: Path) -> No
 def test_every_command_is_listed_with_what_it_is_for(reconciler: Run) -> None:
     shown = reconciler("--help").stdout
 
-    for command in ("dev", "validate", "reconcile", "approve", "serve", "worker", "get", "trigger", "runs", "db"):
+    for command in _COMMANDS:
         assert f"\n  {command} " in shown
     assert os.linesep.join(shown.splitlines()[:1]).startswith("Usage: reconciler")

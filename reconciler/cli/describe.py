@@ -1,0 +1,240 @@
+"""`reconciler describe`: all about one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from reconciler.cli import options, show, tables
+from reconciler.cli.config import duration
+from reconciler.cli.get import job_rows
+from reconciler.cli.runs import print_run
+from reconciler.cli.stores import open_store
+from reconciler.clock import SECOND_US, iso
+from reconciler.errors import NotFoundError
+from reconciler.model.definition import Job, Trigger, job_from
+from reconciler.schedule import TimingError
+from reconciler.schedule.occurrences import compile_timing
+from reconciler.store import definitions, nodes, overview, passes, queries
+from reconciler.store.database import Tx
+from reconciler.store.definitions import StoredDefinition, StoredTrigger
+
+_FIRES: Final = 5
+_RUNS: Final = 10
+_SESSIONS: Final = 10_000
+
+
+@click.group()
+def command() -> None:
+    """Show all about one job, run, worker, queue or pass.
+
+    \b
+    Examples:
+      reconciler describe job daily-sales-report
+      reconciler describe queue reports --watch
+      reconciler describe worker reports-1 -o json
+    """
+
+
+@command.command()
+@click.argument("name")
+@options.store
+@options.output
+@options.watch
+def job(name: str, store_url: str | None, output: str, watch: bool) -> None:
+    """Show a job: what holds for it, its triggers and next fires, its last runs."""
+    database = open_store(store_url)
+    show.show_value(lambda: database.read(lambda tx: _job(tx, name)), _job_text, output, watch=watch)
+
+
+@command.command()
+@click.argument("run_id", type=options.RUN_ID)
+@options.store
+@options.output
+@options.watch
+def run(run_id: int, store_url: str | None, output: str, watch: bool) -> None:
+    """Show a run with every attempt at it, as `reconciler runs show` does."""
+    print_run(store_url, output, run_id, watch=watch)
+
+
+@command.command()
+@click.argument("name")
+@options.store
+@options.output
+@options.watch
+def worker(name: str, store_url: str | None, output: str, watch: bool) -> None:
+    """Show the newest session of a worker (by name, or by the session's id), and its runs."""
+    database = open_store(store_url)
+    show.show_value(lambda: database.read(lambda tx: _worker(tx, name)), _with_runs_text, output, watch=watch)
+
+
+@command.command()
+@click.argument("name")
+@options.store
+@options.output
+@options.watch
+def queue(name: str, store_url: str | None, output: str, watch: bool) -> None:
+    """Show a queue: who serves it, and what waits and runs in it."""
+    database = open_store(store_url)
+    show.show_value(lambda: database.read(lambda tx: _queue(tx, name)), _with_runs_text, output, watch=watch)
+
+
+@command.command(name="pass")
+@click.argument("pass_id", type=options.RUN_ID)
+@options.store
+@options.output
+@options.watch
+def pass_(pass_id: int, store_url: str | None, output: str, watch: bool) -> None:
+    """Show a reconcile pass: what it changed, kept and held, and every problem it found."""
+    database = open_store(store_url)
+    show.show_value(lambda: database.read(lambda tx: _pass(tx, pass_id)), _pass_text, output, watch=watch)
+
+
+def _job(tx: Tx, name: str) -> dict[str, Any]:
+    stored = definitions.named(tx, name)
+    (row,) = job_rows(tx, [stored])
+    declared = job_from(stored.document)
+    now_us = tx.now_us()
+    activations = {each.name: each for each in definitions.triggers_of(tx, [stored.id])}
+    return {
+        "formatVersion": show.FORMAT_VERSION,
+        **row,
+        "description": declared.description,
+        "labels": dict(declared.labels),
+        "createdAt": iso(stored.created_us),
+        "updatedAt": iso(stored.updated_us),
+        "effective": _effective(stored, declared),
+        "handler": {"type": declared.handler.type, "with": declared.handler.payload},
+        "triggers": [_trigger(each, activations.get(each.name), now_us, stored) for each in declared.triggers],
+        "runs": [show.run(each) for each in queries.runs_listed(tx, limit=_RUNS, job=name)],
+        "skippedSlots": [show.slot(each) for each in queries.skipped_slots(tx, limit=_FIRES, job=name)],
+    }
+
+
+def _effective(stored: StoredDefinition, declared: Job) -> list[dict[str, Any]]:
+    """List what holds, and whether the file says it or it is the default."""
+    retry, spec = declared.retry, stored.document.get("spec", {})
+    values: dict[str, Any] = {
+        "suspend": declared.suspend,
+        "queue": declared.queue,
+        "priority": declared.priority,
+        "timeout": duration(declared.timeout_us / SECOND_US),
+        "gracePeriod": duration(declared.grace_us / SECOND_US),
+        "retry.maxAttempts": retry.max_attempts,
+        "retry.backoff": str(retry.backoff),
+        "retry.initial": duration(retry.initial_us / SECOND_US),
+        "retry.max": duration(retry.max_us / SECOND_US),
+        "retry.factor": retry.factor,
+        "poison.maxLostLeases": declared.max_lost_leases,
+        "onDelete": str(declared.on_delete),
+    }
+    return [
+        {"field": field, "value": value, "from": "file" if _is_declared(spec, field) else "default"}
+        for field, value in values.items()
+    ]
+
+
+def _is_declared(spec: Mapping[str, Any], field: str) -> bool:
+    group, _, name = field.partition(".")
+    return group in spec and (not name or name in spec[group])
+
+
+def _trigger(trigger: Trigger, stored: StoredTrigger | None, now_us: int, owner: StoredDefinition) -> dict[str, Any]:
+    activated_us = now_us if stored is None else stored.activated_us
+    return {
+        "name": trigger.name,
+        **trigger.timing_document,
+        "parameters": dict(trigger.parameters),
+        "activatedAt": None if stored is None else iso(stored.activated_us),
+        "nextFireTimes": [] if owner.suspended else _fires(trigger, activated_us, now_us),
+    }
+
+
+def _fires(trigger: Trigger, activated_us: int, now_us: int) -> list[str]:
+    """List the next fires; none of a timing that this program cannot read."""
+    try:
+        occurrences = compile_timing(trigger.timing, activated_us=activated_us)
+    except TimingError:
+        return []
+    fires: list[str] = []
+    at_us = occurrences.next_after(now_us)
+    while at_us is not None and len(fires) < _FIRES:
+        fires.append(iso(at_us))
+        at_us = occurrences.next_after(at_us)
+    return fires
+
+
+def _worker(tx: Tx, name: str) -> dict[str, Any]:
+    listed = nodes.listed(tx, limit=_SESSIONS, with_dead=True)
+    found = next((each for each in listed if name in {each.name, str(each.id)}), None)
+    if found is None:
+        raise NotFoundError(f"there is no worker {name!r}; `reconciler get workers --all` lists them")
+    held = overview.held_by_node(tx).get(found.id, 0)
+    runs = [show.run(each) for each in queries.runs_listed(tx, limit=_RUNS, node_id=found.id)]
+    return {"formatVersion": show.FORMAT_VERSION, **show.node(found, held), "runs": runs}
+
+
+def _queue(tx: Tx, name: str) -> dict[str, Any]:
+    found = next((each for each in overview.queues(tx) if each.name == name), None)
+    if found is None:
+        raise NotFoundError(f"no job, run or worker names queue {name!r}; `reconciler get queues` lists them")
+    runs = [show.run(each) for each in queries.runs_listed(tx, limit=_RUNS, queue=name)]
+    return {"formatVersion": show.FORMAT_VERSION, **show.queue(found, tx.now_us()), "runs": runs}
+
+
+def _pass(tx: Tx, pass_id: int) -> dict[str, Any]:
+    found = passes.show(tx, pass_id)
+    if found is None:
+        raise NotFoundError(f"there is no pass {pass_id}; `reconciler get passes` lists them")
+    return {"formatVersion": show.FORMAT_VERSION, **show.reconcile_pass(found)}
+
+
+def _job_text(value: dict[str, Any]) -> str:
+    apart = {"formatVersion", "effective", "handler", "triggers", "runs", "skippedSlots"}
+    parts = [
+        tables.facts((key, each) for key, each in value.items() if key not in apart),
+        f"{tables.heading('effective')}\n{tables.table(value['effective'], ['field', 'value', 'from'])}",
+        f"{tables.heading('handler')} {value['handler']['type']}\n"
+        + (tables.facts(value["handler"]["with"].items(), indent="  ") or "  (no payload)"),
+        *_trigger_texts(value["triggers"]),
+        _runs_text(value["runs"]),
+    ]
+    if value["skippedSlots"]:
+        skipped = tables.table(value["skippedSlots"], ["slot", "trigger", "reason", "recordedAt"])
+        parts.append(f"{tables.heading('slots that did not run')}\n{skipped}")
+    return "\n\n".join(parts)
+
+
+def _trigger_texts(triggers: list[dict[str, Any]]) -> Iterator[str]:
+    if not triggers:
+        yield f"{tables.heading('triggers')}\nnone: by hand only, `reconciler trigger`"
+    for each in triggers:
+        shown = ((key, fact) for key, fact in each.items() if key != "name" and fact not in ({}, None))
+        yield f"{tables.heading('trigger')} {each['name']}\n{tables.facts(shown, indent='  ')}"
+
+
+def _with_runs_text(value: dict[str, Any]) -> str:
+    shown = ((key, each) for key, each in value.items() if key not in {"formatVersion", "runs"})
+    return f"{tables.facts(shown)}\n\n{_runs_text(value['runs'])}"
+
+
+def _runs_text(runs: list[dict[str, Any]]) -> str:
+    columns = ["id", "definition", "trigger", "slot", "state", "attempt", "node", "finishedAt", "error"]
+    return f"{tables.heading('runs')}\n{tables.table(runs, columns) if runs else 'none yet'}"
+
+
+def _pass_text(value: dict[str, Any]) -> str:
+    report = value["report"]
+    problems = report.get("problems", [])
+    changed = [(key, each) for key, each in report.items() if key != "problems" and each not in ([], "", 0)]
+    parts = [tables.facts((key, each) for key, each in value.items() if key not in {"formatVersion", "report"})]
+    parts += [tables.facts(changed)] if changed else []
+    parts += [
+        "\n".join(
+            f"{each['file']}:{each['line']}:{each['column']}: {tables.cell(each['what'])}. {tables.cell(each['mend'])}"
+            for each in problems
+        )
+    ]
+    return "\n\n".join(part for part in parts if part)

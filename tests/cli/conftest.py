@@ -1,0 +1,55 @@
+"""An installation without processes, and someone at its command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.cli import run
+from tests.reconcile.cast import document
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command line that succeeds; give what it prints."""
+
+    def ask(*line: str, code: int = 0) -> str:
+        capsys.readouterr()
+        ended = run(list(line))
+        out, err = capsys.readouterr()
+        assert ended == code, out + err
+        return out + err
+
+    return ask
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str, told: Callable[..., str]) -> Path:
+    """Two jobs, applied, in a store of each kind that `reconciler.yaml` names."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reconciler.yaml").write_text(yaml.safe_dump({"store": {"url": store_url}}))
+    (tmp_path / "jobs.d").mkdir()
+    (tmp_path / "jobs.d" / "report.yaml").write_text(
+        document("report", owner="reporting@northstar.example", queue="reports", triggers=[{"every": "1h"}])
+    )
+    (tmp_path / "jobs.d" / "still.yaml").write_text(document("still", suspend=True, triggers=[{"every": "1h"}]))
+    told("db", "upgrade")
+    told("reconcile")
+    return tmp_path
+
+
+@pytest.fixture
+def asked(home: Path, told: Callable[..., str]) -> Ask:
+    """Give the JSON of a command."""
+
+    def ask(*line: str, code: int = 0) -> Any:
+        answer = json.loads(told(*line, "-o", "json", code=code))
+        assert answer["formatVersion"] == "1.0"
+        return answer
+
+    return ask
