@@ -42,6 +42,7 @@ class Exit(IntEnum):
 
 _COMMANDS: Final = {
     "dev": ("reconciler.cli.dev", "Run everything on this machine, on SQLite, to try things out."),
+    "init": ("reconciler.cli.init", "Write example definitions and a commented reconciler.yaml."),
     "validate": ("reconciler.cli.validate", "Check definition files; needs no store."),
     "reconcile": ("reconciler.cli.reconcile", "Show (--dry-run) or apply what jobs.d declares."),
     "approve": ("reconciler.cli.approve", "Release deletions that the guard holds."),
@@ -52,8 +53,10 @@ _COMMANDS: Final = {
     "describe": ("reconciler.cli.describe", "Show all about one job, run, worker, queue or pass."),
     "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
     "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
+    "doctor": ("reconciler.cli.doctor", "Check this machine, its settings and its store."),
     "config": ("reconciler.cli.config", "Show the settings that hold, and where each came from."),
     "db": ("reconciler.cli.db", "Bring the store's schema up to date, or check it."),
+    "completion": ("reconciler.cli.completion", "Print the completion script of a shell."),
 }
 
 

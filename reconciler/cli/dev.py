@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import click
 
 from reconciler.cli import options
+from reconciler.cli.init import write_examples
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.cli.watched import Watched
 from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
 from reconciler.clock import SECOND_US, from_us
 from reconciler.config import Config
-from reconciler.errors import Problem, StoreUnavailableError, UsageError
+from reconciler.errors import Problem, StoreUnavailableError
 from reconciler.model.lease import Timings
 from reconciler.model.run import RunState
 from reconciler.reconcile.apply import PassEnded, PassRefused, Source
@@ -76,7 +75,8 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
     settings = load()
     sources = [source_of(settings, each, moved=True) for each in settings.sources(path, None)]
     if not sources[0].path.exists():
-        _write_examples(sources[0].path)
+        write_examples(sources[0].path)
+        click.echo(f"wrote example definitions to {sources[0].path}")
     state.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{(state / 'store.db').absolute()}"
     database = open_store(url, create=True)
@@ -126,16 +126,6 @@ def _problems(source: Source) -> Sequence[Problem]:
         return source.load().problems
     except SourceUnavailableError:
         return ()
-
-
-def _write_examples(path: Path) -> None:
-    """Write the example definitions where there are none; an existing folder is never touched."""
-    packaged = resources.files("reconciler") / "_examples" / "jobs.d"
-    source = Path(str(packaged)) if packaged.is_dir() else Path(__file__).parents[2] / "jobs.d"
-    if not source.is_dir():
-        raise UsageError(f"there is no {path}: name the folder that holds your definitions")
-    shutil.copytree(source, path)
-    click.echo(f"wrote example definitions to {path}")
 
 
 def _start_worker(url: str, state: Path, slots: int, allow: tuple[str, ...], *, quiet: bool) -> subprocess.Popen[bytes]:

@@ -151,8 +151,8 @@ def test_an_output_that_takes_nothing_more(reconciler: Run, stored: Path) -> Non
 @pytest.mark.parametrize(
     "command",
     [
-        *("dev", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get", "status"),
-        *("describe", "config"),
+        *("dev", "init", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get", "status"),
+        *("describe", "doctor", "config", "completion"),
     ],
 )
 def test_help_shows_examples_one_to_a_line(reconciler: Run, command: str) -> None:
