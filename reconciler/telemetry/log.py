@@ -45,6 +45,8 @@ def log_events(
         log = log.bind(node=node)
 
     def write(event: Event) -> None:
+        if event.level < level:
+            return  # most events of a busy worker: nothing is made of them
         log.log(event.level, _name(type(event).__name__), **_facts(event))
 
     return subscribe(write)

@@ -9,7 +9,6 @@ loop nor the other runs (X1, X2).
 
 from __future__ import annotations
 
-import dataclasses
 import select
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.clock import Chance, Clock
-from reconciler.errors import ReconcilerError, SessionLostError, StoreUnavailableError
+from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims
@@ -35,7 +34,6 @@ from reconciler.worker.events import (
     StepFailed,
     StoreFailed,
 )
-from reconciler.worker.execute import Place, prepare
 from reconciler.worker.flush import Flusher
 from reconciler.worker.logs import Logs, appending
 from reconciler.worker.options import WorkerOptions
@@ -44,7 +42,7 @@ from reconciler.worker.pace import Drain, Pace
 from reconciler.worker.process import GuardProcess
 from reconciler.worker.runs import CANCELLED, DRAINED, GUARD_DIED, Held, HeldRuns
 from reconciler.worker.session import Membership
-from reconciler.worker.versions import Versions
+from reconciler.worker.start import Started, Starter
 from reconciler.worker.wire import (
     LEASE_OVER,
     Adopt,
@@ -90,8 +88,7 @@ class Worker:
             options.name, self._finish, read_back=self._read_back, logs=logs, clock=clock, wake=self.waker.wake
         )
         self._membership = Membership(options, database, clock=clock, chance=chance)
-        self._versions = Versions(database)
-        self._programs = options.programs()
+        self._starter = Starter(options, database, self._held)
         self._drain = Drain(options)
         self._claims = Claiming(options, database, clock=clock)
         self._claiming = self._claims.pace
@@ -326,22 +323,11 @@ class Worker:
                 self._start(held)
 
     def _start(self, held: Held) -> None:
-        try:
-            job, trigger = self._versions.of(held.claim)
-            held.definition = job.name
-            place = Place(self._programs, self._options.data, self._held.make_folder(held))
-            prepared = prepare(held.claim, job, trigger, place, epoch=held.session.epoch)
-            descriptors = self._held.start(held, prepared)
-        except StoreUnavailableError:
-            raise
-        except ReconcilerError as refusal:
-            refused = self._held.release(held, AttemptOutcome.FAILED, error=str(refusal))
-            self._report(held, dataclasses.replace(refused, is_permanent=True))
-        except Exception as fault:  # noqa: BLE001 - a malformed row, a full disk, a fault of ours: this run fails, no other
-            error = f"the run could not be prepared ({type(fault).__name__}: {fault})"
-            self._report(held, self._held.release(held, AttemptOutcome.FAILED, error=error))
-        else:
-            self._guard.say(prepared.spawn, descriptors)
+        match self._starter.start(held):
+            case Started(spawn, descriptors):
+                self._guard.say(spawn, descriptors)
+            case ended:
+                self._report(held, ended)
 
     def _finish(self, session: Session, outcomes: Sequence[Outcome]) -> Mapping[int, RunState]:
         return self._database.tx(lambda tx: claims.finish(tx, session, outcomes))

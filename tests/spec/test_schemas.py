@@ -17,7 +17,10 @@ from reconciler.worker import execute
 
 ALL = [
     JOB,
-    *(f"handlers/{kind}" for kind in ("cleanup", "command", "csv-transform", "flaky", "report-generator", "slow")),
+    *(
+        f"handlers/{kind}"
+        for kind in ("cleanup", "command", "csv-transform", "flaky", "noop", "report-generator", "slow")
+    ),
 ]
 FULL_JOB: dict[str, Any] = {
     "apiVersion": "reconciler/v1",

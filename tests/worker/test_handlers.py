@@ -71,7 +71,7 @@ def expected_sales(seed: str, rows: int) -> list[dict[str, str]]:
 
 
 def test_every_demo_handler_is_known_by_name() -> None:
-    assert set(NAMES) == {"command", *DEMO}
+    assert set(NAMES) == {"command", "noop", *DEMO}
 
 
 def test_the_report_holds_exactly_the_rows_that_the_payload_means(data: Path) -> None:

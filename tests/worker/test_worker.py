@@ -35,6 +35,14 @@ def test_a_command_runs_and_its_output_and_exit_code_are_kept(stage: Stage) -> N
     assert told == [SessionOpened, RunStarted, RunEnded]
 
 
+def test_a_run_that_does_nothing_ends_inside_the_worker(stage: Stage) -> None:
+    run = stage.run(job("nothing", handler={"type": "noop"}))
+
+    assert (run.state, run.exit_code, run.attempt, run.fence) == ("Succeeded", None, 1, 1)
+    assert stage.told(RunStarted) == [], "no process was asked for"
+    assert len(stage.told(RunEnded)) == 1
+
+
 def test_a_failing_command_ends_failed_with_its_exit_code(stage: Stage) -> None:
     run = stage.run(command("broken", "sh", "-c", "echo gone wrong; exit 75"))
 

@@ -1,7 +1,8 @@
 """The handlers a worker has, and how each of them runs.
 
 `command` starts a program the worker admits. The demo handlers are ours: real work on real files of the node's data
-folder, each in a process of its own, with its payload on standard input.
+folder, each in a process of its own, with its payload on standard input. `noop` does nothing, inside the worker: what
+such a run takes is what everything around a run takes.
 """
 
 # Imported by every one of these processes: keep it light.
@@ -12,7 +13,8 @@ from typing import Final
 
 COMMAND: Final = "command"
 DEMO: Final = ("cleanup", "csv-transform", "flaky", "report-generator", "slow")
-NAMES: Final = (COMMAND, *DEMO)
+IN_PROCESS: Final = frozenset({"noop"})
+NAMES: Final = (COMMAND, *DEMO, *sorted(IN_PROCESS))
 
 
 def child_argv(handler: str) -> list[str]:
