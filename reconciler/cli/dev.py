@@ -74,7 +74,7 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
     """
     settings = load()
     sources = [source_of(settings, each, moved=True) for each in settings.sources(path, None)]
-    if not sources[0].path.exists():
+    if not sources[0].path.exists() and "sources" not in settings.given:
         write_examples(sources[0].path)
         click.echo(f"wrote example definitions to {sources[0].path}")
     state.mkdir(parents=True, exist_ok=True)

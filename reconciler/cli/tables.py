@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from reconciler.clock import SystemClock
+from reconciler.errors import StoreUnavailableError
 
 _NO_COLOR: Final = "reconciler.cli.tables.no_color"
 _EVERY_SECONDS: Final = 1.0
@@ -105,7 +106,10 @@ def watched(draw: Callable[[], tuple[str, Any]]) -> NoReturn:
     clock, never = SystemClock(), threading.Event()
     before: Any = None
     while True:
-        text, value = draw()
+        try:
+            text, value = draw()
+        except StoreUnavailableError as fault:  # who watches an outage wants to see its end
+            text = value = f"error: {fault}"
         if is_terminal():
             lines = text.splitlines()[: shutil.get_terminal_size().lines - 1]
             body = "".join(f"{line}{_END_OF_LINE}\n" for line in lines)

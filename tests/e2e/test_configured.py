@@ -60,3 +60,17 @@ def test_dev_never_leads_the_store_that_a_file_names(tmp_path: Path) -> None:
 
     assert not (tmp_path / "production.db").exists()
     assert (tmp_path / ".reconciler" / "store.db").exists()
+
+
+def test_dev_writes_no_examples_where_a_file_says_the_definitions_are(tmp_path: Path) -> None:
+    (tmp_path / "reconciler.yaml").write_text("sources: [{name: mounted, path: not-yet-mounted}]\n")
+    log = tmp_path / "dev.log"
+    with log.open("wb") as out:
+        dev = subprocess.Popen([sys.executable, "-m", "reconciler", "dev"], cwd=tmp_path, stdout=out, stderr=out)
+    try:
+        until(lambda: "not-yet-mounted cannot be read" in log.read_text(), seconds=30)
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait(30)
+
+    assert not (tmp_path / "not-yet-mounted").exists()
