@@ -19,7 +19,7 @@ from reconciler.store.database import Database, Tx
 from tests.e2e.cluster import Cluster
 from tests.postgres import PostgresServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 PROOF: Final = bool(os.environ.get("RECONCILER_PROOF"))
 RECOVERY_SECONDS: Final = 15.0
