@@ -70,6 +70,15 @@ _VITALS: Final = """
          pg_database_size(current_database())::float8 AS size_bytes
 """
 """An old snapshot keeps the database from cleaning up what claims walk over."""
+_WATCHFUL: Final = {
+    "client_connection_check_interval": "1s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+}
+"""And the other way round: a client that is gone while its statement runs is noticed by the server, within a second if
+it was killed, within about ten if its host is gone. Otherwise a killed leader holds the row of its term, and keeps the
+next one waiting, until its statement ends."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PG_SETTINGS: Final = sql_table("pg_settings", sql_column("name"), sql_column("setting"))
 _PG_TOLD: Final = ("server_version_num", "fsync", "full_page_writes", "synchronous_commit", "max_connections")
@@ -219,7 +228,8 @@ class Postgresql:
             f"{url.query.get('options', '')} -c default_transaction_isolation=read\\ committed -c timezone=UTC "
             f"-c idle_in_transaction_session_timeout={round(limits.stall_seconds * 1000)} "
             f"-c statement_timeout={round(limits.answer_seconds * 1000)} "
-            f"-c lock_timeout={round(limits.answer_seconds * 1000 / 3)}"
+            f"-c lock_timeout={round(limits.answer_seconds * 1000 / 3)} "
+            + " ".join(f"-c {name}={value}" for name, value in _WATCHFUL.items())
         )
         chosen = {"application_name": "reconciler", **_IMPATIENT}
         given = {name: value for name, value in chosen.items() if name not in url.query}
