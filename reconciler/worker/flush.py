@@ -27,7 +27,9 @@ from reconciler.worker.logs import MOST_BYTES, MOST_LINES, Logs
 _MOST_AT_ONCE: Final = 200
 _MOST_TEXT_AT_ONCE: Final = 4 * 1024 * 1024
 _FIRST_PAUSE_SECONDS: Final = 0.1
-_LONGEST_PAUSE_SECONDS: Final = 5.0
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+"""Short: what is refused after an outage is how a node hears that its lease is over, and may begin anew."""
+_CLOSE_WITHIN_SECONDS: Final = 5.0
 _PUT_OFF_SECONDS: Final = 1.0
 
 Finish = Callable[[Session, Sequence[Outcome]], Mapping[int, RunState]]
@@ -104,7 +106,7 @@ class Flusher:
         """Stop; what is not written by now is left to the lease."""
         self._stopping.set()
         self._results.put(None)
-        self._thread.join(_LONGEST_PAUSE_SECONDS)
+        self._thread.join(_CLOSE_WITHIN_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

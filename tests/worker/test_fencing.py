@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import Update, update
 
 from reconciler.clock import SystemClock
 from reconciler.model.run import AttemptOutcome
 from reconciler.store import claims, logs, nodes
-from reconciler.store.database import Database
+from reconciler.store.database import Database, Tx
 from reconciler.store.tables import nodes as nodes_table
 from reconciler.worker.events import FencedOut, RunStarted, RunStopped, SessionLost, SessionOpened
 from tests.worker.cast import FAST, Stage, command, staged
@@ -24,9 +24,13 @@ def stage(store_url: str, tmp_path: Path) -> Iterator[Stage]:
         yield stage
 
 
-def expire_sessions(stage: Stage) -> None:
+def over(tx: Tx) -> Update:
     """Let the leases of all nodes be over by the store's clock, as after a stall."""
-    stage.store.database.tx(lambda tx: tx.execute(update(nodes_table).values(lease_until_us=tx.lease_now - 1)))
+    return update(nodes_table).values(lease_until_us=tx.lease_now - 1)
+
+
+def expire_sessions(stage: Stage) -> None:
+    stage.store.database.tx(lambda tx: tx.execute(over(tx)))
 
 
 def start(stage: Stage, script: str, **spec: str) -> int:
@@ -72,14 +76,20 @@ def test_a_late_result_is_refused_and_counted_and_the_other_node_s_stands(stage:
 @pytest.mark.case("LSE-01")
 def test_lines_that_come_late_are_refused_and_counted_and_the_earlier_ones_stand(stage: Stage, tmp_path: Path) -> None:
     """I3: log append."""
-    script = f"echo early; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo late; sleep 300"
-    run = start(stage, script)
+    wait_and_print = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo late; touch {tmp_path}/printed; sleep 300"
+    run = start(stage, f"echo early; {wait_and_print}")
     until(lambda: log_of(stage, run) == ["early"])
-    expire_sessions(stage)
-    finish_elsewhere(stage)
+
+    def expire_while_it_prints(tx: Tx) -> None:
+        """Neither the lines nor the next heartbeat get past this transaction: they find the lease over."""
+        tx.execute(over(tx))
+        (tmp_path / "go").touch()
+        until((tmp_path / "printed").exists)
+
     # The worker's loop stands still; only the threads that read and write go on.
-    (tmp_path / "go").touch()
+    stage.store.database.tx(expire_while_it_prints)
     until(lambda: stage.told(FencedOut))
+    finish_elsewhere(stage)
 
     assert stage.told(FencedOut) == [FencedOut("n1", run, 1, "log")]
     stage.turn_until(lambda: len(stage.told(SessionOpened)) == 2)
