@@ -35,7 +35,12 @@ def command() -> None:
 )
 @options.output
 def show_(with_origin: bool, output: str) -> None:
-    """Show every setting: a flag wins over the environment, that over reconciler.yaml, this over the default."""
+    """Show every setting: a flag wins over the environment, that over reconciler.yaml, this over the default.
+
+    \b
+    Examples:
+      reconciler config show --origin
+    """
     settings = load()
     shown = {key: _shown(key, value) for key, value in values_of(settings.config).items()}
     if output == "table":

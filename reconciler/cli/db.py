@@ -11,13 +11,24 @@ from reconciler.store import schema
 
 @click.group()
 def command() -> None:
-    """Bring the store's schema up to date, or check it."""
+    """Bring the store's schema up to date, or check it.
+
+    \b
+    Examples:
+      reconciler db upgrade
+      reconciler db check --store postgresql://db/reconciler
+    """
 
 
 @command.command()
 @options.store
 def upgrade(store_url: str | None) -> None:
-    """Create the store or bring its schema to this version, in one transaction."""
+    """Create the store or bring its schema to this version, in one transaction.
+
+    \b
+    Examples:
+      reconciler db upgrade --store postgresql://db/reconciler
+    """
     database = open_store(store_url, create=True)
     click.echo(f"schema {schema.head()} is in place: {database.url.render_as_string(hide_password=True)}")
     database.close()
@@ -26,6 +37,11 @@ def upgrade(store_url: str | None) -> None:
 @command.command()
 @options.store
 def check(store_url: str | None) -> None:
-    """Say whether the store's schema is this version's; exit 4 when it is not."""
+    """Say whether the store's schema is this version's; exit 4 when it is not.
+
+    \b
+    Examples:
+      reconciler db check
+    """
     open_store(store_url).close()
     click.echo(f"schema {schema.head()}: up to date")

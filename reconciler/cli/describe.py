@@ -44,7 +44,12 @@ def command() -> None:
 @options.output
 @options.watch
 def job(name: str, store_url: str | None, output: str, watch: bool) -> None:
-    """Show a job: what holds for it, its triggers and next fires, its last runs."""
+    """Show a job: what holds for it, its triggers and next fires, its last runs.
+
+    \b
+    Examples:
+      reconciler describe job daily-sales-report
+    """
     database = open_store(store_url)
     show.show_value(lambda: database.read(lambda tx: _job(tx, name)), _job_text, output, watch=watch)
 
@@ -55,7 +60,12 @@ def job(name: str, store_url: str | None, output: str, watch: bool) -> None:
 @options.output
 @options.watch
 def run(run_id: int, store_url: str | None, output: str, watch: bool) -> None:
-    """Show a run with every attempt at it, as `reconciler runs show` does."""
+    """Show a run with every attempt at it, as `reconciler runs show` does.
+
+    \b
+    Examples:
+      reconciler describe run 42
+    """
     print_run(store_url, output, run_id, watch=watch)
 
 
@@ -65,7 +75,12 @@ def run(run_id: int, store_url: str | None, output: str, watch: bool) -> None:
 @options.output
 @options.watch
 def worker(name: str, store_url: str | None, output: str, watch: bool) -> None:
-    """Show the newest session of a worker (by name, or by the session's id), and its runs."""
+    """Show the newest session of a worker (by name, or by the session's id), and its runs.
+
+    \b
+    Examples:
+      reconciler describe worker reports-1
+    """
     database = open_store(store_url)
     show.show_value(lambda: database.read(lambda tx: _worker(tx, name)), _with_runs_text, output, watch=watch)
 
@@ -76,7 +91,12 @@ def worker(name: str, store_url: str | None, output: str, watch: bool) -> None:
 @options.output
 @options.watch
 def queue(name: str, store_url: str | None, output: str, watch: bool) -> None:
-    """Show a queue: who serves it, and what waits and runs in it."""
+    """Show a queue: who serves it, and what waits and runs in it.
+
+    \b
+    Examples:
+      reconciler describe queue reports
+    """
     database = open_store(store_url)
     show.show_value(lambda: database.read(lambda tx: _queue(tx, name)), _with_runs_text, output, watch=watch)
 
@@ -87,7 +107,12 @@ def queue(name: str, store_url: str | None, output: str, watch: bool) -> None:
 @options.output
 @options.watch
 def pass_(pass_id: int, store_url: str | None, output: str, watch: bool) -> None:
-    """Show a reconcile pass: what it changed, kept and held, and every problem it found."""
+    """Show a reconcile pass: what it changed, kept and held, and every problem it found.
+
+    \b
+    Examples:
+      reconciler describe pass 7 -o yaml
+    """
     database = open_store(store_url)
     show.show_value(lambda: database.read(lambda tx: _pass(tx, pass_id)), _pass_text, output, watch=watch)
 

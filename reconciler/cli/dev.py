@@ -13,7 +13,7 @@ from typing import Final
 
 import click
 
-from reconciler.cli import options
+from reconciler.cli import alone, options
 from reconciler.cli.init import write_examples
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
@@ -78,6 +78,7 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
         write_examples(sources[0].path)
         click.echo(f"wrote example definitions to {sources[0].path}")
     state.mkdir(parents=True, exist_ok=True)
+    held = alone.hold(state / "dev.lock")
     url = f"sqlite:///{(state / 'store.db').absolute()}"
     database = open_store(url, create=True)
     if verbose:
@@ -102,6 +103,7 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
         _stop(worker)
         watched.close()
         database.close()
+        held.close()
 
 
 def _tell_of_files(sources: Sequence[Source], event: Event) -> None:

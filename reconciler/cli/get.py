@@ -31,7 +31,13 @@ def command() -> None:
 @options.limit
 @options.watch
 def jobs(store_url: str | None, output: str, limit: int, watch: bool) -> None:
-    """List the live definitions and when each fires next."""
+    """List the live definitions and when each fires next.
+
+    \b
+    Examples:
+      reconciler get jobs
+      reconciler get jobs --watch
+    """
     database = open_store(store_url)
     show.show_list(
         lambda: database.read(lambda tx: job_rows(tx, definitions.listed(tx, limit=limit))),
@@ -50,7 +56,13 @@ def jobs(store_url: str | None, output: str, limit: int, watch: bool) -> None:
 @click.option("--job", default=None, help="Only runs of this job.")
 @click.option("--state", "states", multiple=True, callback=options.split, help="Only these states (Pending, Failed …).")
 def runs(store_url: str | None, output: str, limit: int, watch: bool, job: str | None, states: tuple[str, ...]) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first.
+
+    \b
+    Examples:
+      reconciler get runs --limit 10
+      reconciler get runs -o json
+    """
     print_runs(store_url, output, limit, job, states, watch=watch)
 
 
@@ -61,7 +73,12 @@ def runs(store_url: str | None, output: str, limit: int, watch: bool, job: str |
 @options.watch
 @click.option("--all", "with_dead", is_flag=True, help="Sessions that are over, too.")
 def workers(store_url: str | None, output: str, limit: int, watch: bool, with_dead: bool) -> None:
-    """List the sessions of worker nodes."""
+    """List the sessions of worker nodes.
+
+    \b
+    Examples:
+      reconciler get workers --watch
+    """
     database = open_store(store_url)
 
     def ask(tx: Tx) -> list[show.Row]:
@@ -82,7 +99,12 @@ def workers(store_url: str | None, output: str, limit: int, watch: bool, with_de
 @options.output
 @options.watch
 def queues(store_url: str | None, output: str, watch: bool) -> None:
-    """List every queue that a job, a run or a worker names."""
+    """List every queue that a job, a run or a worker names.
+
+    \b
+    Examples:
+      reconciler get queues --watch
+    """
     database = open_store(store_url)
 
     def ask(tx: Tx) -> list[show.Row]:
@@ -104,7 +126,12 @@ def queues(store_url: str | None, output: str, watch: bool) -> None:
 @options.limit
 @options.watch
 def passes(store_url: str | None, output: str, limit: int, watch: bool) -> None:
-    """List reconcile passes, the newest first."""
+    """List reconcile passes, the newest first.
+
+    \b
+    Examples:
+      reconciler get passes --limit 5
+    """
     database = open_store(store_url)
     show.show_list(
         lambda: [show.reconcile_pass(each) for each in database.read(lambda tx: stored.listed(tx, limit=limit))],
@@ -122,7 +149,13 @@ def passes(store_url: str | None, output: str, limit: int, watch: bool) -> None:
 @options.watch
 @click.option("--job", default=None, help="Only slots of this job.")
 def slots(store_url: str | None, output: str, limit: int, watch: bool, job: str | None) -> None:
-    """List slots that did not become runs, and why."""
+    """List slots that did not become runs, and why.
+
+    \b
+    Examples:
+      reconciler get slots
+      reconciler get slots --job daily-sales-report --limit 500 -o json
+    """
     database = open_store(store_url)
     show.show_list(
         lambda: [show.slot(each) for each in database.read(lambda tx: queries.skipped_slots(tx, limit=limit, job=job))],
@@ -140,7 +173,12 @@ def slots(store_url: str | None, output: str, limit: int, watch: bool, job: str 
 @options.watch
 @click.option("--job", default=None, help="Only runs of this job.")
 def dead_letters(store_url: str | None, output: str, limit: int, watch: bool, job: str | None) -> None:
-    """List runs that were given up: attempts used up, or too many leases lost."""
+    """List runs that were given up: attempts used up, or too many leases lost.
+
+    \b
+    Examples:
+      reconciler get dead-letters --job daily-sales-report
+    """
     database = open_store(store_url)
     show.show_list(
         lambda: [

@@ -51,7 +51,13 @@ def command() -> None:
 def list_(
     store_url: str | None, output: str, limit: int, watch: bool, job: str | None, states: tuple[str, ...]
 ) -> None:
-    """List runs, the newest first."""
+    """List runs, the newest first.
+
+    \b
+    Examples:
+      reconciler runs list --state Failed
+      reconciler runs list --job daily-sales-report --watch
+    """
     print_runs(store_url, output, limit, job, states, watch=watch)
 
 
@@ -60,7 +66,13 @@ def list_(
 @options.store
 @options.output
 def show(run_id: int, store_url: str | None, output: str) -> None:
-    """Show one run with every attempt at it."""
+    """Show one run with every attempt at it.
+
+    \b
+    Examples:
+      reconciler runs show 42
+      reconciler runs show 42 -o json
+    """
     print_run(store_url, output, run_id)
 
 
@@ -113,7 +125,12 @@ def logs(
 @options.store
 @click.option("--timeout", type=options.Duration(), default="1h", show_default=True, help="Give up after this time.")
 def wait(run_id: int, store_url: str | None, timeout: float) -> int:
-    """Wait until a run is over; exit 0 when it succeeded, 1 when it did not."""
+    """Wait until a run is over; exit 0 when it succeeded, 1 when it did not.
+
+    \b
+    Examples:
+      reconciler runs wait 42 --timeout 10m
+    """
     return wait_for(open_store(store_url), run_id, timeout)
 
 
@@ -121,7 +138,12 @@ def wait(run_id: int, store_url: str | None, timeout: float) -> int:
 @click.argument("run_id", type=options.RUN_ID)
 @options.store
 def cancel(run_id: int, store_url: str | None) -> int:
-    """Cancel a run: at once while it waits; a running one is stopped by its node."""
+    """Cancel a run: at once while it waits; a running one is stopped by its node.
+
+    \b
+    Examples:
+      reconciler runs cancel 42
+    """
     state = open_store(store_url).tx(lambda tx: runs.cancel(tx, run_id, actor=actor()))
     match state:
         case None:

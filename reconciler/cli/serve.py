@@ -12,6 +12,7 @@ from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.cli.watched import Listening, Watched
 from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
+from reconciler.errors import UsageError
 from reconciler.store.dialect import Limits
 from reconciler.telemetry import emit
 from reconciler.telemetry.log import log_events
@@ -50,6 +51,8 @@ def command(
     )
     timings = settings.timings
     sources = [source_of(settings, each, moved=source_moved) for each in settings.sources(path, source_name)]
+    if missing := [str(each.path) for each in sources if not each.path.is_dir()]:
+        raise UsageError(f"there is no directory {', '.join(missing)}: name the folder that holds the definitions")
     database = open_store(store_url, limits=Limits(stall_seconds=timings.stall_seconds))
     log_events()
     watched = Watched.leader(settings.config, database, timings)
@@ -62,6 +65,7 @@ def command(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
+    emit(process.introduced())
     process.start()
     emit(Listening(watched.start()))
     while not process.wait(3600):

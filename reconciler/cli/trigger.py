@@ -60,11 +60,16 @@ def command(
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """Read NAME=VALUE; the value is JSON where it is some (`3`, `true`, `["a"]`), else text."""
+    """Read NAME=VALUE; the value is JSON where it is some (`3`, `true`, `["a"]`), else text. Raises UsageError.
+
+    What begins like a list or an object and is no JSON was meant as some: it is no text.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{text!r} is no parameter: write NAME=VALUE")
     try:
         return name, json.loads(value)
-    except ValueError:
+    except ValueError as fault:
+        if value.startswith(("[", "{")):
+            raise UsageError(f"the value of {name!r}, {value!r}, is no JSON: {fault}") from fault
         return name, value

@@ -25,6 +25,7 @@ from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.watch import Watcher
 from reconciler.schedule.misfire import DEFAULT, Misfire
+from reconciler.store import leader
 from reconciler.store.database import Database
 from reconciler.telemetry import Event, emit
 
@@ -38,6 +39,16 @@ class LoopFailed(Event):
     level: ClassVar[int] = logging.ERROR
     loop: str
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateStarted(Event):
+    """A process stands for the lead over these sources; `leader` is who leads now, if anybody."""
+
+    owner: str
+    store: str
+    sources: Sequence[str]
+    leader: str | None
 
 
 class LeaderProcess:
@@ -58,7 +69,10 @@ class LeaderProcess:
         exclusive = threading.Lock()
         self._clock = clock
         self._stop = threading.Event()
-        self._candidate = Candidate(database, owner=process_name(), timings=timings, clock=clock)
+        self._database = database
+        self._sources = sources
+        self._owner = process_name()
+        self._candidate = Candidate(database, owner=self._owner, timings=timings, clock=clock)
         duties = [Duty("materialise", Materialise(database, timings, misfire).step), Duty("reap", Reap(database).step)]
         self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive)
         self._reconcilers = [
@@ -78,6 +92,16 @@ class LeaderProcess:
             for source, each in zip(sources, self._reconcilers, strict=True)
         ]
         self._threads: list[threading.Thread] = []
+
+    def introduced(self) -> CandidateStarted:
+        """Say what it is about to do, and whom it finds leading. Raises StoreUnavailableError."""
+        leading = self._database.read(leader.current)
+        return CandidateStarted(
+            self._owner,
+            self._database.url.render_as_string(hide_password=True),
+            [f"{each.name}={each.path}" for each in self._sources],
+            leading.owner if leading.alive else None,
+        )
 
     def start(self) -> None:
         """Start the three loops."""

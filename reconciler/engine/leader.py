@@ -42,6 +42,14 @@ class TermEnded(Event):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class TermResigned(Event):
+    """This process gave its lead back, as it was told to stop."""
+
+    owner: str
+    term: int
+
+
 class Candidate:
     """A process that leads when nobody else does. `step` is called by one thread; `term` may be asked by any."""
 
@@ -90,10 +98,11 @@ class Candidate:
 
     def resign(self) -> None:
         """Give the lead back, so that the next leader need not wait; failing to is no harm."""
-        held = self._held()
-        self._drop("resigned")
+        with self._changing:
+            held, self._term = self._term, None
         if held is None:
             return
+        emit(TermResigned(held.owner, held.number))
         try:
             self._database.tx(lambda tx: row.release(tx, held))
         except StoreUnavailableError:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from reconciler.clock import Clock, iso
-from reconciler.engine.leader import TermBegun, TermEnded
+from reconciler.engine.leader import TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import DutyDone
 from reconciler.errors import ReconcilerError
 from reconciler.metrics.listener import Answer, Route
@@ -39,7 +39,7 @@ class Health:
         match event:
             case TermBegun():
                 self._leads = True
-            case TermEnded():
+            case TermEnded() | TermResigned():
                 self._leads = False
             case DutyDone("materialise"):
                 self._checked_us = self._clock.now_us()

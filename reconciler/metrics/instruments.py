@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from reconciler import __version__
 from reconciler.clock import SECOND_US, Clock
-from reconciler.engine.leader import TermBegun, TermEnded
+from reconciler.engine.leader import TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.engine.materialise import RunsAwoken, SlotsSettled
 from reconciler.engine.reap import RunsReaped
@@ -209,6 +209,7 @@ class LeaderInstruments:
         return {
             TermBegun: self._on_term,
             TermEnded: lambda _: self._leads.set(0),
+            TermResigned: lambda _: self._leads.set(0),
             PassMade: self._on_pass,
             SourceRead: self._on_read,
             SlotsSettled: self._on_slots,

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, bindparam, insert, literal, or_, select, true, update
+from sqlalchemy import BigInteger, bindparam, func, insert, literal, or_, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from reconciler.errors import KeyTakenError, NotFoundError
+from reconciler.errors import KeyTakenError, NotFoundError, RefusedError
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Json, canonical
 from reconciler.model.lease import Term
 from reconciler.model.policy import Ended, after_attempt
@@ -53,10 +53,12 @@ def create(
 ) -> tuple[int, bool]:
     """Make a run by hand, claimable at once; give its id and whether it is new.
 
-    The same idempotency key gives the same run for ever (R6). Raises NotFoundError for an unknown job.
+    The same idempotency key gives the same run for ever (R6). Raises NotFoundError for an unknown job, RefusedError for
+    a key that stands for another request.
     """
     if idempotency_key is not None and (known := _of_key(tx, idempotency_key)) is not None:
-        return known, False
+        _check_same(known, idempotency_key, job, parameters=parameters, slot_us=slot_us)
+        return int(known.run_id), False
     found = tx.execute(
         select(definitions).where(
             definitions.c.kind == "Job", definitions.c.name == job, definitions.c.deleted_us.is_(None)
@@ -155,9 +157,42 @@ def cancel(tx: Tx, run_id: int, *, actor: str) -> RunState | None:
     return RunState.CANCELLED
 
 
-def _of_key(tx: Tx, key: str) -> int | None:
-    found = tx.execute(select(run_bodies.c.run_id).where(run_bodies.c.idempotency_key == key)).scalar_one_or_none()
-    return None if found is None else int(found)
+def _of_key(tx: Tx, key: str) -> Any:
+    """Find the run that a key stands for, live or over, and what was asked for."""
+    of_run = func.coalesce(runs.c.definition_id, run_history.c.definition_id)
+    query = (
+        select(
+            run_bodies.c.run_id,
+            run_bodies.c.parameters,
+            definitions.c.name,
+            func.coalesce(runs.c.slot_us, run_history.c.slot_us).label("slot_us"),
+        )
+        .select_from(run_bodies)
+        .outerjoin(runs, runs.c.id == run_bodies.c.run_id)
+        .outerjoin(run_history, run_history.c.run_id == run_bodies.c.run_id)
+        .outerjoin(definitions, definitions.c.id == of_run)
+        .where(run_bodies.c.idempotency_key == key)
+    )
+    return tx.execute(query).first()
+
+
+def _check_same(known: Any, key: str, job: str, *, parameters: Mapping[str, Json] | None, slot_us: int | None) -> None:
+    """Refuse a key that was used for something else: its answer would be about a run that nobody asked for."""
+    asked = canonical(parameters) if parameters else None
+    differs = [
+        what
+        for what, is_other in (
+            ("job", known.name != job),
+            ("parameters", known.parameters != asked),
+            ("slot", slot_us is not None and known.slot_us != slot_us),
+        )
+        if is_other
+    ]
+    if differs:
+        raise RefusedError(
+            f"the idempotency key {key!r} stands for run {known.run_id} of {known.name!r}, which has another "
+            f"{' and another '.join(differs)}: use another key for another request"
+        )
 
 
 def _keep_body(tx: Tx, run_id: int, parameters: Mapping[str, Json] | None, key: str | None) -> bool:

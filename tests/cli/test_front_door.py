@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from reconciler.cli import _COMMANDS
+from reconciler.cli import _COMMANDS, alone, root, run
 from tests.reconcile.cast import document
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -148,19 +149,48 @@ def test_an_output_that_takes_nothing_more(reconciler: Run, stored: Path) -> Non
     exits(reconciler("get", "jobs", "-o", "json", shell_end="| true"), 0)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        *("dev", "init", "serve", "worker", "reconcile", "validate", "approve", "trigger", "runs", "get", "status"),
-        *("describe", "doctor", "config", "completion"),
-    ],
-)
-def test_help_shows_examples_one_to_a_line(reconciler: Run, command: str) -> None:
-    shown = reconciler(command, "--help")
+def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
+    """List every command and what stands below it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        yield (*path, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *path, name)
 
-    examples = shown.stdout.split("Examples:\n", 1)[1].split("\n\n", 1)[0].splitlines()
-    assert all(line.strip().startswith(("reconciler", "reconcile")) for line in examples)
-    assert "\\b" not in shown.stdout
+
+@pytest.mark.parametrize("command", list(commands(root)), ids=" ".join)
+def test_help_shows_examples_one_to_a_line(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--help"]) == 0
+    shown = capsys.readouterr().out
+
+    examples = shown.split("Examples:\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    assert all(line.strip().startswith(("reconciler", "reconcile", "eval", "source")) for line in examples)
+    assert "\\b" not in shown
+
+
+def test_a_key_that_stands_for_another_request_is_refused(reconciler: Run, stored: Path) -> None:
+    key = ("--idempotency-key", "ticket-4711")
+    first = reconciler("trigger", "report", *key)
+
+    exits(reconciler("trigger", "report", *key), 0, saying="exists already")
+    told = "stands for run 1 of 'report', which has another slot"
+    exits(reconciler("trigger", "report", "--slot", "2026-12-31T23:00:00Z", *key), 3, saying=told)
+    assert first.stdout == "run 1 created\n"
+
+
+def test_a_value_that_begins_like_json_and_is_none_is_refused(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("trigger", "report", "-p", "days=[1"), 64, saying="'[1', is no JSON")
+
+
+def test_serve_refuses_a_directory_that_is_not_there(reconciler: Run, stored: Path) -> None:
+    exits(reconciler("serve", "elsewhere"), 64, saying="there is no directory elsewhere")
+
+
+def test_a_second_dev_in_a_folder_is_refused_naming_the_first(reconciler: Run, stored: Path) -> None:
+    (stored / ".reconciler" / "dev.lock").touch()
+    with alone.hold(stored / ".reconciler" / "dev.lock"):
+        exits(reconciler("dev"), 64, saying=f"another `reconciler dev` works in .reconciler (process {os.getpid()})")
 
 
 def test_a_run_that_nobody_serves_says_so(reconciler: Run, stored: Path) -> None:

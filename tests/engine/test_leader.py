@@ -1,11 +1,12 @@
 """Being the leader (invariants L2-L4): trust, handover, duties that survive."""
 
+import logging
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from reconciler.engine.leader import Candidate, TermBegun, TermEnded
+from reconciler.engine.leader import Candidate, TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import Duties, Duty, DutyFailed
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import NodeBuried, Reap, RunsReaped
@@ -90,7 +91,7 @@ def test_a_stalled_leader_is_followed_and_told_so(free: Store, events: list[Even
     assert [type(event) for event in events] == [TermBegun, TermBegun, TermEnded]
 
 
-def test_a_leader_that_stops_hands_over_at_once(free: Store) -> None:
+def test_a_leader_that_stops_hands_over_at_once(free: Store, events: list[Event]) -> None:
     """L3."""
     first, second = candidate(free, "a"), candidate(free, "b")
     first.step()
@@ -98,6 +99,8 @@ def test_a_leader_that_stops_hands_over_at_once(free: Store) -> None:
     second.step()
 
     assert second.term().owner == "b"
+    assert [type(event) for event in events] == [TermBegun, TermResigned, TermBegun]
+    assert max(event.level for event in events) == logging.INFO, "that somebody stops a leader is no warning"
 
 
 def test_a_lead_that_was_granted_and_not_answered_is_taken_up_at_the_next_try(

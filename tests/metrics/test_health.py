@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.leader import TermBegun, TermEnded
+from reconciler.engine.leader import TermBegun, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.metrics.health import Health
 from reconciler.reconcile.loop import SourceRead
@@ -72,7 +72,7 @@ def test_health_tells_the_leader_the_last_looks_and_the_last_error(store: Store,
 def test_health_knows_no_leader_when_its_term_ran_out(store: Store, health: Health) -> None:
     store.apply(job("report"))
     emit(TermBegun("host/1", 1))
-    emit(TermEnded("host/1", 1, "resigned"))
+    emit(TermResigned("host/1", 1))
     store.clock.turn(60)
 
     told = ask(health, "/health")[1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import generate_latest
 
-from reconciler.engine.leader import TermBegun, TermEnded
+from reconciler.engine.leader import TermBegun, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.engine.materialise import RunsAwoken, SlotsSettled
 from reconciler.engine.reap import RunsReaped
@@ -121,7 +121,7 @@ def test_a_pass_that_left_something_out_is_no_success(leader: Exposition) -> Non
 
 def test_a_leader_that_ended_says_so(leader: Exposition) -> None:
     emit(TermBegun("host/1", 4))
-    emit(TermEnded("host/1", 4, "resigned"))
+    emit(TermResigned("host/1", 4))
 
     assert value(text(leader), "leader") == 0
 

@@ -30,9 +30,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def log() -> Iterator[io.StringIO]:
+def clock() -> TurnedClock:
+    return TurnedClock()
+
+
+@pytest.fixture
+def log(clock: TurnedClock) -> Iterator[io.StringIO]:
     stream = io.StringIO()
-    stop = log_events(stream, node="n1", clock=TurnedClock())
+    stop = log_events(stream, node="n1", clock=clock)
     yield stream
     stop()
 
@@ -48,6 +53,26 @@ def test_an_event_is_one_json_line_with_time_level_node_and_its_facts(log: io.St
         "lamp": "pier",
         "watts": 40,
     }
+
+
+def test_a_fault_that_goes_on_is_told_at_growing_intervals(log: io.StringIO, clock: TurnedClock) -> None:
+    for _ in range(40):
+        emit(LampBroke("no power"))
+        clock.turn(0.5)
+
+    told = [json.loads(line) for line in log.getvalue().splitlines()]
+    assert [line["time"][-3:-1] for line in told] == ["00", "01", "03", "07", "15"]
+    assert sum(line.get("repeated", 0) for line in told) + len(told) == 31, "those since the last are not told yet"
+
+
+def test_other_faults_and_those_of_long_ago_are_told_at_once(log: io.StringIO, clock: TurnedClock) -> None:
+    for _ in range(3):
+        emit(LampBroke("glass"))
+    emit(LampBroke("wire"))
+    clock.turn(121)
+    emit(LampBroke("glass"))
+
+    assert [json.loads(line)["error"] for line in log.getvalue().splitlines()] == ["glass", "wire", "glass"]
 
 
 def test_the_event_proposes_its_level(log: io.StringIO) -> None:
