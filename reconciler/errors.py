@@ -45,6 +45,8 @@ class Problem:
     what: str
     mend: str
     severity: Severity = Severity.ERROR
+    allowed: tuple[str, ...] = ()
+    """The names that may stand there, where the name itself is what is wrong."""
 
     def __str__(self) -> str:
         """Give the one-line form: `file:line:column: where: what. mend`."""

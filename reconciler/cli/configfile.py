@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,7 +110,8 @@ def _told(file: str, root: Node, fault: Fault) -> Iterator[Problem]:
         case "additionalProperties" if isinstance(fault.limit, bool):
             for name in fault.value.keys() - fault.schema["properties"].keys():
                 here = (*path, name)
-                yield _problem(root, _unknown(fault, name), here, place_of_key(file, root, here))
+                problem = _problem(root, _unknown(fault, name), here, place_of_key(file, root, here))
+                yield replace(problem, allowed=tuple(sorted(fault.schema["properties"])))
         case "required":
             for name in (each for each in fault.limit if each not in fault.value):
                 words = Words("schema.required", f'"{name}" is missing', f"Add {name}")
@@ -138,7 +139,7 @@ def _problem(root: Node, words: Words, path: Sequence[str | int], place: Place) 
 
 
 def _report(problems: Sequence[Problem], text: str) -> str:
-    frames = [f"{frame(problem, text, of=CONFIG_FILE)}\n" for problem in in_order(problems)]
+    frames = [f"{frame(problem, text)}\n" for problem in in_order(problems)]
     return "\n".join([*frames, f"{count(len(problems), 'error')} in {problems[0].place.file}"])
 
 

@@ -99,7 +99,7 @@ def workers(store_url: str | None, output: str, limit: int, watch: bool, with_de
 @options.output
 @options.watch
 def queues(store_url: str | None, output: str, watch: bool) -> None:
-    """List every queue that a job, a run or a worker names.
+    """List every queue that is declared, or that a job, a run or a worker names; `*` is all of them together.
 
     \b
     Examples:
@@ -114,7 +114,7 @@ def queues(store_url: str | None, output: str, watch: bool) -> None:
     show.show_list(
         lambda: database.read(ask),
         output,
-        ["name", "jobs", "waiting", "running", "oldestAgeSeconds", "slots", "workers", "unserved"],
+        ["name", "jobs", "waiting", "running", "max", "suspended", "oldestAgeSeconds", "slots", "workers", "unserved"],
         empty="no queues: neither a job nor a worker names one",
         watch=watch,
     )

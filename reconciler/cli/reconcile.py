@@ -128,11 +128,12 @@ def _declared(other: Tree, root: str) -> list[Stored]:
     """Take another tree's definitions for what is stored, at the same places below this tree's root."""
     return [
         Stored(
-            uid=each.job.name,
-            name=each.job.name,
+            uid="/".join(each.key),
+            kind=each.declared.kind,
+            name=each.declared.name,
             generation=1,
-            digest=each.job.digest,
-            document=each.job.document,
+            digest=each.declared.digest,
+            document=each.declared.document,
             file=f"{root.rstrip('/')}/{relative(each.place.file, other.root)}",
             line=each.place.line,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from reconciler.clock import SystemClock, iso
 from reconciler.errors import StoreUnavailableError, UsageError
 from reconciler.model.log import OutputStream
 from reconciler.model.run import RunState
-from reconciler.store import definitions, nodes, queries, runs
+from reconciler.store import definitions, nodes, queries, queues, runs
 from reconciler.store.database import Database, Tx
 from reconciler.store.logs import LogRow, lines_of
 
@@ -158,7 +158,11 @@ def cancel(run_id: int, store_url: str | None) -> int:
 
 def why_waiting(tx: Tx, row: queries.RunRow) -> str | None:
     """Say why a run waits, where it is plain to see; None where it is not."""
-    if row.state is RunState.PENDING and not nodes.serves(tx, queue=row.queue, handler=row.handler):
+    if row.state is not RunState.PENDING:
+        return None
+    if why := queues.why_closed(queues.listed(tx), row.queue):
+        return why
+    if not nodes.serves(tx, queue=row.queue, handler=row.handler):
         return f"no living worker serves queue {row.queue!r} with handler {row.handler!r}: `reconciler get workers`"
     return None
 
@@ -212,15 +216,20 @@ def print_runs(
         found = queries.runs_listed(tx, limit=limit, job=job, states=wanted)
         if job is not None and not found:
             definitions.named(tx, job)
-        return [printed.run(each) for each in found]
+        standing = queues.listed(tx) if any(row.state is RunState.PENDING for row in found) else []
+        return [printed.run(each, why=_why_closed(each, standing)) for each in found]
 
     printed.show_list(
         lambda: database.read(ask),
         output,
-        ["id", "definition", "trigger", "slot", "state", "attempt", "fence", "node", "exitCode", "error"],
+        ["id", "definition", "trigger", "slot", "state", "reason", "attempt", "fence", "node", "exitCode", "error"],
         empty="no runs",
         watch=watch,
     )
+
+
+def _why_closed(row: queries.RunRow, standing: Sequence[queues.QueueState]) -> str | None:
+    return queues.why_closed(standing, row.queue) if row.state is RunState.PENDING else None
 
 
 def print_log(

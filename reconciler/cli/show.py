@@ -69,8 +69,8 @@ def as_text(value: Any, output: str) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def run(row: RunRow) -> Row:
-    """Show a run under the names of the interface."""
+def run(row: RunRow, *, why: str | None = None) -> Row:
+    """Show a run under the names of the interface; `why` it waits, where that is known."""
     return {
         "id": row.id,
         "definition": row.definition,
@@ -78,7 +78,7 @@ def run(row: RunRow) -> Row:
         "trigger": row.trigger or "manual",
         "slot": iso(row.slot_us),
         "state": str(row.state),
-        "reason": row.reason,
+        "reason": row.reason or why,
         "attempt": row.attempt,
         "lostLeases": row.lost_leases,
         "fence": row.fence,
@@ -154,6 +154,8 @@ def queue(row: Queue, now_us: int) -> Row:
         "jobs": row.jobs,
         "waiting": row.waiting,
         "running": row.running,
+        "max": row.max_running,
+        "suspended": row.suspended,
         "oldestAgeSeconds": None if age_us is None else age_us // SECOND_US,
         "slots": row.slots,
         "workers": list(row.workers),

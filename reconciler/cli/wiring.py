@@ -13,6 +13,7 @@ from reconciler.cli.settings import Settings
 from reconciler.cli.stores import process_name
 from reconciler.clock import SECOND_US, Clock, SystemClock
 from reconciler.config import SourceSettings
+from reconciler.engine.cap import GlobalCap
 from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
@@ -64,7 +65,6 @@ class LeaderProcess:
         max_running: int | None = None,
     ) -> None:
         """Put the parts together; nothing runs yet. `max_running` None means as many as the nodes have slots."""
-        self.max_running = max_running
         clock = SystemClock()
         exclusive = threading.Lock()
         self._clock = clock
@@ -73,7 +73,11 @@ class LeaderProcess:
         self._sources = sources
         self._owner = process_name()
         self._candidate = Candidate(database, owner=self._owner, timings=timings, clock=clock)
-        duties = [Duty("materialise", Materialise(database, timings, misfire).step), Duty("reap", Reap(database).step)]
+        duties = [
+            Duty("cap", GlobalCap(database, max_running).step),
+            Duty("materialise", Materialise(database, timings, misfire).step),
+            Duty("reap", Reap(database).step),
+        ]
         self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive)
         self._reconcilers = [
             Reconciler(

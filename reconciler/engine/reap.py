@@ -33,6 +33,13 @@ class RunsReaped(Event):
     parked: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class RunsCounted(Event):
+    """Runs were claimed while a cap of theirs began: now they count."""
+
+    runs: int
+
+
 class Reap:
     """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
 
@@ -46,6 +53,8 @@ class Reap:
             emit(NodeBuried(name))
         while True:
             reaped = self._database.tx(lambda tx: runs.reap(tx, term, limit=_BATCH))
+            if reaped.counted:
+                emit(RunsCounted(reaped.counted))
             if reaped.put_back or reaped.parked:
                 emit(RunsReaped(reaped.put_back, reaped.parked))
             if len(reaped.put_back) + len(reaped.parked) < _BATCH:

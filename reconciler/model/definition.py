@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from reconciler.clock import SECOND_US
 from reconciler.model.policy import Backoff, OnDelete, Retry
@@ -112,6 +112,7 @@ class Job:
     built-in defaults stand in neither.
     """
 
+    kind: ClassVar[str] = "Job"
     name: str
     labels: Mapping[str, str]
     description: str

@@ -9,17 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.errors import Place, Problem, Severity
-from reconciler.model.definition import Job, Json
+from reconciler.model.definition import Json
+from reconciler.model.kinds import Declared, Key, key_of
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A valid definition: the job, where its document begins, and the line of each of its fields."""
+    """A valid definition: what is declared, where its document begins, and where each of its fields stands."""
 
-    job: Job
+    declared: Declared
     place: Place
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Line by dotted path, as `flatten` writes it: `spec.triggers[weekdays].cron`."""
+    inherited: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where fields came from that a job does not say itself, by the same paths: the defaults and their place."""
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return key_of(self.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Tree:
     files: Sequence[SourceFile] = ()
     ignored: Sequence[Ignored] = ()
     complete: bool = True
-    broken_names: Mapping[str, Place] = field(default_factory=dict)
+    broken_names: Mapping[Key, Place] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of each file with problems, by the name its places carry; reports show lines of it."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from reconciler.errors import Place
 from reconciler.model.definition import Json, canonical, digest_of
+from reconciler.model.kinds import Key
 from reconciler.model.tree import Definition, Tree, flatten
 from reconciler.plan.guard import DEFAULT_RULE, Allowed, DeletionRule, Held, Ruling, Withheld, deletion_digest, judge
 
@@ -20,6 +21,7 @@ class Stored:
     """A live definition of the store, as far as a plan needs it."""
 
     uid: str
+    kind: str
     name: str
     generation: int
     digest: str
@@ -27,15 +29,24 @@ class Stored:
     file: str
     line: int
 
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.kind, self.name
+
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field of an update; None means the field is not there. `line` is in the new file, or None for a removal."""
+    """One field of an update; None means the field is not there. `line` is in the new file, or None for a removal.
+
+    `inherited` says which defaults the new value comes from, and where these stand.
+    """
 
     path: str
     before: Json
     after: Json
     line: int | None
+    inherited: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ class Unchanged:
 class Broken:
     """Declared, but invalid: the stored version goes on, or there is none yet."""
 
-    name: str
+    key: Key
     place: Place
     stored: Stored | None
 
@@ -154,15 +165,15 @@ def plan_for(
 
 
 def diff(tree: Tree, stored: Sequence[Stored]) -> list[Change]:
-    """Say for every name what must change, so that the store holds exactly what the tree declares."""
-    desired = {each.job.name: each for each in tree.definitions}
-    actual = {each.name: each for each in stored}
+    """Say for everything that has a name what must change, so that the store holds exactly what the tree declares."""
+    desired = {each.key: each for each in tree.definitions}
+    actual = {each.key: each for each in stored}
     changes: list[Change] = []
-    for name in sorted({*desired, *actual, *tree.broken_names}):
-        have = actual.get(name)
-        want = desired.get(name)
-        if name in tree.broken_names:
-            changes.append(Broken(name, tree.broken_names[name], have))
+    for key in sorted({*desired, *actual, *tree.broken_names}):
+        have = actual.get(key)
+        want = desired.get(key)
+        if key in tree.broken_names:
+            changes.append(Broken(key, tree.broken_names[key], have))
         elif want is None:
             changes += [Delete(have)] if have is not None else []
         elif have is None:
@@ -176,7 +187,7 @@ def diff(tree: Tree, stored: Sequence[Stored]) -> list[Change]:
 
 def _is_same(want: Definition, have: Stored) -> bool:
     """Compare what is declared, and what it comes to: a setting may change the one without the other."""
-    return want.job.digest == have.digest and canonical(want.job.document) == canonical(have.document)
+    return want.declared.digest == have.digest and canonical(want.declared.document) == canonical(have.document)
 
 
 def relative(file: str, root: str) -> str:
@@ -186,9 +197,15 @@ def relative(file: str, root: str) -> str:
 
 def _field_changes(want: Definition, have: Stored) -> list[FieldChange]:
     """List the fields that differ, in the order of their paths."""
-    after, before = dict(flatten(want.job.document)), dict(flatten(have.document))
+    after, before = dict(flatten(want.declared.document)), dict(flatten(have.document))
     return [
-        FieldChange(path, before.get(path), after.get(path), want.lines.get(path))
+        FieldChange(
+            path,
+            before.get(path),
+            after.get(path),
+            want.lines.get(path),
+            want.inherited.get(path) if path in after else None,
+        )
         for path in sorted(after.keys() | before.keys())
         if (path in before) != (path in after) or canonical(before[path]) != canonical(after[path])  # True is not 1
     ]
@@ -202,15 +219,15 @@ def _fact(change: Change) -> list[Json]:
     """
     match change:
         case Create(definition):
-            return ["create", definition.job.name, digest_of(definition.job.document)]
+            return ["create", *definition.key, digest_of(definition.declared.document)]
         case Update(definition, stored):
-            return ["update", stored.name, digest_of(stored.document), digest_of(definition.job.document)]
+            return ["update", *stored.key, digest_of(stored.document), digest_of(definition.declared.document)]
         case Delete(stored):
-            return ["delete", stored.name, digest_of(stored.document)]
+            return ["delete", *stored.key, digest_of(stored.document)]
         case Unchanged(_, stored):
-            return ["keep", stored.name, digest_of(stored.document)]
-        case Broken(name, _, stored):
-            return ["broken", name, digest_of(stored.document) if stored else None]
+            return ["keep", *stored.key, digest_of(stored.document)]
+        case Broken(key, _, stored):
+            return ["broken", *key, digest_of(stored.document) if stored else None]
 
 
 __all__ = [

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.clock import iso
-from reconciler.model.definition import Json, job_from
+from reconciler.model.definition import Job, Json, job_from
+from reconciler.model.kinds import Key, label
+from reconciler.model.tree import Definition
 from reconciler.plan.diff import Broken, Change, Create, Delete, FieldChange, Plan, Stored, Unchanged, Update
 from reconciler.plan.fires import trigger_facts, trigger_lines
 from reconciler.plan.guard import Allowed, Held, Withheld
@@ -37,7 +39,7 @@ class About:
 def as_text(plan: Plan, about: About) -> str:
     """Show what applying would do, the guard's word, counts, digest, and the command that applies exactly this."""
     lines = [f'plan of source "{about.source}": {about.tree} against {_level(about)}', f"now: {iso(about.now_us)}", ""]
-    width = max((len(_name(change)) for change in plan.changes), default=0)
+    width = max((len(label(_key(change))) for change in plan.changes), default=0)
     for change in plan.changes:
         lines += _change_lines(plan, change, about.now_us, width)
     lines += [""] if plan.changes else []
@@ -84,17 +86,23 @@ def _level(about: About) -> str:
 
 def _change_lines(plan: Plan, change: Change, now_us: int, width: int) -> Iterator[str]:
     sign, word = _sign(plan, change)
-    yield f"{sign} {word:<9}  {_name(change):<{width}}  {_detail(plan, change)}".rstrip()
+    yield f"{sign} {word:<9}  {label(_key(change)):<{width}}  {_detail(plan, change)}".rstrip()
     match change:
         case Create(definition):
-            yield from trigger_lines(definition.job, None, now_us)
+            yield from _trigger_lines(definition, None, now_us)
         case Update(definition, stored, fields):
             for field in fields:
                 line = f"  (line {field.line})" if field.line else ""
-                yield f"      {field.path}: {_shown(field, 'before')} -> {_shown(field, 'after')}{line}"
-            yield from trigger_lines(definition.job, job_from(stored.document), now_us)
+                origin = f"  (from {field.inherited})" if field.inherited else line
+                yield f"      {field.path}: {_shown(field, 'before')} -> {_shown(field, 'after')}{origin}"
+            yield from _trigger_lines(definition, stored, now_us)
         case Delete() | Unchanged() | Broken():
             return
+
+
+def _trigger_lines(definition: Definition, stored: Stored | None, now_us: int) -> Iterator[str]:
+    if isinstance(job := definition.declared, Job):
+        yield from trigger_lines(job, None if stored is None else job_from(stored.document), now_us)
 
 
 def _sign(plan: Plan, change: Change) -> tuple[str, str]:
@@ -111,14 +119,14 @@ def _sign(plan: Plan, change: Change) -> tuple[str, str]:
             return "x", "invalid"
 
 
-def _name(change: Change) -> str:
+def _key(change: Change) -> Key:
     match change:
         case Create(definition) | Update(definition, _, _) | Unchanged(definition, _):
-            return definition.job.name
+            return definition.key
         case Delete(stored):
-            return stored.name
-        case Broken(name, _, _):
-            return name
+            return stored.key
+        case Broken(key, _, _):
+            return key
 
 
 def _detail(plan: Plan, change: Change) -> str:
@@ -200,19 +208,26 @@ def _next_step(plan: Plan, about: About) -> str:
 
 
 def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
-    facts: dict[str, Json] = {"action": _sign(plan, change)[1], "kind": "Job", "name": _name(change)}
+    kind, name = _key(change)
+    facts: dict[str, Json] = {"action": _sign(plan, change)[1], "kind": kind, "name": name}
     match change:
         case Create(definition):
             facts |= {"file": definition.place.file, "line": definition.place.line, "generation": 1}
-            facts["triggers"] = trigger_facts(definition.job, None, now_us)
+            facts |= _trigger_facts(definition, None, now_us)
         case Update(definition, stored, fields):
             facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
             facts["generation"] = stored.generation + 1
             facts["fields"] = [
-                {"path": field.path, "before": field.before, "after": field.after, "line": field.line}
+                {
+                    "path": field.path,
+                    "before": field.before,
+                    "after": field.after,
+                    "line": field.line,
+                    "inheritedFrom": field.inherited,
+                }
                 for field in fields
             ]
-            facts["triggers"] = trigger_facts(definition.job, job_from(stored.document), now_us)
+            facts |= _trigger_facts(definition, stored, now_us)
         case Delete(stored):
             facts |= {"file": stored.file, "line": stored.line, **_stored_facts(stored)}
         case Unchanged(definition, stored):
@@ -221,6 +236,12 @@ def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
         case Broken(_, place, stored):
             facts |= {"file": place.file, "line": place.line, **(_stored_facts(stored) if stored else {})}
     return facts
+
+
+def _trigger_facts(definition: Definition, stored: Stored | None, now_us: int) -> dict[str, Json]:
+    if not isinstance(job := definition.declared, Job):
+        return {}
+    return {"triggers": trigger_facts(job, None if stored is None else job_from(stored.document), now_us)}
 
 
 def _stored_facts(stored: Stored) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Chance
 from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
+from reconciler.model.kinds import label
 from reconciler.model.lease import Term, Timings
 from reconciler.model.policy import OnDelete
 from reconciler.model.tree import Tree
@@ -159,11 +160,10 @@ class Applier:
         for at in range(0, len(staged), _STAGE_BATCH):
             batch = staged[at : at + _STAGE_BATCH]
             self._database.tx(partial(revisions.stage, term=term, pass_id=pass_id, batch=batch))
-        jobs = {each.uid: each.job for each in staged}
 
         def flip(tx: Tx) -> None:
             if writes:
-                revisions.flip(tx, term, pass_id, revision=revision, jobs=jobs)
+                revisions.flip(tx, term, pass_id, revision=revision, staged=staged)
             passes.conclude(
                 tx,
                 term,
@@ -189,7 +189,7 @@ class Applier:
             revision=name_of(self._source.path, digest),
             tree_digest=digest,
             removals=[
-                revisions.Removal(ids[each.stored.uid], each.stored.name, _on_delete(each.stored.document))
+                revisions.Removal(ids[each.stored.uid], each.stored.key, _on_delete(each.stored.document))
                 for each in planned.plan.prunes
             ],
             moved={
@@ -208,7 +208,7 @@ class Applier:
         created = [(self._chance.token(), 1, each.definition) for each in planned.plan.creates]
         updated = [(each.stored.uid, each.stored.generation + 1, each.definition) for each in planned.plan.updates]
         return [
-            revisions.Staged(uid, generation, each.job, relative(each.place.file, root), each.place.line)
+            revisions.Staged(uid, generation, each.declared, relative(each.place.file, root), each.place.line)
             for uid, generation, each in [*created, *updated]
         ]
 
@@ -245,12 +245,12 @@ def report_of(planned: Planned, reason: str) -> dict[str, Json]:
     """Tell in JSON what a pass found: counts, the guard's word, and its problems (the first 200)."""
     plan, problems = planned.plan, planned.tree.problems
     return {
-        "created": [each.definition.job.name for each in plan.creates],
-        "updated": [each.stored.name for each in plan.updates],
-        "pruned": [each.stored.name for each in plan.prunes],
-        "withheld": [each.stored.name for each in plan.deletes] if isinstance(plan.ruling, Withheld) else [],
-        "held": [each.stored.name for each in plan.deletes] if plan.is_held else [],
-        "kept": [each.name for each in plan.changes if isinstance(each, Broken) and each.stored],
+        "created": [label(each.definition.key) for each in plan.creates],
+        "updated": [label(each.stored.key) for each in plan.updates],
+        "pruned": [label(each.stored.key) for each in plan.prunes],
+        "withheld": [label(each.stored.key) for each in plan.deletes] if isinstance(plan.ruling, Withheld) else [],
+        "held": [label(each.stored.key) for each in plan.deletes] if plan.is_held else [],
+        "kept": [label(each.key) for each in plan.changes if isinstance(each, Broken) and each.stored],
         "reason": reason,
         "problemCount": len(problems),
         "problems": [problem_facts(each) for each in problems[:_REPORTED_PROBLEMS]],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reconciler.clock import SECOND_US
 from reconciler.errors import Problem, in_order
+from reconciler.model.kinds import Key
 from reconciler.model.tree import Tree
 from reconciler.plan.diff import Plan, Stored, plan_for
 from reconciler.plan.guard import DEFAULT_RULE, DeletionRule
@@ -25,7 +26,7 @@ class Facts:
     stored: Sequence[StoredDefinition]
     recent_deletions: int
     approved: frozenset[str]
-    owners: dict[str, str]
+    owners: dict[Key, str]
     path: str | None
 
 
@@ -40,7 +41,7 @@ class Planned:
 
 def plan_against(database: Database, source: str, tree: Tree, rule: DeletionRule = DEFAULT_RULE) -> Planned:
     """Plan a tree against the managed set of its source; `rule` is the deletion guard's. Writes nothing."""
-    names = [each.job.name for each in tree.definitions]
+    names = [each.key for each in tree.definitions]
     facts = database.read(lambda tx: _facts(tx, source, names, rule))
     owned = _without_foreign(tree, source, facts.owners)
     stored = [_stored(each, tree.root) for each in facts.stored]
@@ -56,7 +57,7 @@ def known_as(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`, Path.resolve follows links
 
 
-def _facts(tx: Tx, source: str, names: Sequence[str], rule: DeletionRule) -> Facts:
+def _facts(tx: Tx, source: str, names: Sequence[Key], rule: DeletionRule) -> Facts:
     since_us = tx.now_us() - round(rule.window_seconds * SECOND_US)
     known = passes.source_of(tx, source)
     return Facts(
@@ -68,25 +69,27 @@ def _facts(tx: Tx, source: str, names: Sequence[str], rule: DeletionRule) -> Fac
     )
 
 
-def _without_foreign(tree: Tree, source: str, owners: dict[str, str]) -> Tree:
+def _without_foreign(tree: Tree, source: str, owners: dict[Key, str]) -> Tree:
     """Refuse names that another source owns, naming both."""
     if not owners:
         return tree
     mine, problems, broken = [], list(tree.problems), dict(tree.broken_names)
     for each in tree.definitions:
-        owner = owners.get(each.job.name)
+        owner = owners.get(each.key)
         if owner is None:
             mine.append(each)
             continue
-        what = f'job "{each.job.name}" of source "{source}" belongs to source "{owner}" already'
+        kind, name = each.key
+        what = f'{kind.lower()} "{name}" of source "{source}" belongs to source "{owner}" already'
         problems.append(Problem("name.owned", each.place, "metadata.name", what, "Rename one of the two"))
-        broken[each.job.name] = each.place
+        broken[each.key] = each.place
     return dataclasses.replace(tree, definitions=mine, problems=in_order(problems), broken_names=broken)
 
 
 def _stored(each: StoredDefinition, root: str) -> Stored:
     return Stored(
         uid=each.uid,
+        kind=each.kind,
         name=each.name,
         generation=each.generation,
         digest=each.digest,

@@ -7,18 +7,40 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.errors import Place, Problem
-from reconciler.model.definition import Json
+from reconciler.model.definition import Job, Json
+from reconciler.model.kinds import KINDS, Defaults
 from reconciler.spec import later
-from reconciler.spec.nodes import Fields, Node, Path, Scalar, dotted, find, place_at, place_of, place_of_key, value_of
+from reconciler.spec.nodes import (
+    Fields,
+    Node,
+    Path,
+    Scalar,
+    dotted,
+    find,
+    in_file,
+    place_at,
+    place_of,
+    place_of_key,
+    value_of,
+)
 from reconciler.spec.schemas import JOB, Fault, faults, faults_by, handler_types, schema
 from reconciler.spec.source import Document
 from reconciler.spec.wording import Words, did_you_mean, one_of, plain, shown, words_of
 
-KIND: Final = "Job"
 PAYLOAD: Final = ("spec", "handler", "with")
 _TIMINGS: Final = ("cron", "every", "at")
 _NOT_IN_PARAMETERS: Final = frozenset({"pattern", "patternProperties", "format", "$ref", "$id", "definitions"})
 _NAME: Final = ("metadata", "name")
+_NOT_IN_DEFAULTS: Final[Mapping[str, Words]] = {
+    "defaults": Words("defaults.chain", "defaults take nothing from other defaults", "Write the fields out here"),
+    "triggers": Words(
+        "defaults.triggers", "triggers belong to one job", "Write what all triggers share under spec.trigger"
+    ),
+    **{
+        name: Words("defaults.trigger", f'"{name}" belongs to one trigger', "Write it in the triggers themselves")
+        for name in ("name", "cron", "every", "at", "anchor")
+    },
+}
 
 
 @dataclass(slots=True)
@@ -34,12 +56,37 @@ class Candidate:
     refused: Sequence[Place] = ()
     """The places of what the reading of the text refused already."""
     problems: list[Problem] = field(default_factory=list)
+    waits_for: Place | None = None
+    """The broken definition that this one refers to: nothing is wrong here, but nothing of it can be applied."""
+    defaults: str = ""
+    """The defaults that were merged into it."""
+    is_partial: bool = False
+    """Whether it lacks what its defaults would have said."""
     _paths: list[Path] = field(default_factory=list)
+    _shared: Node | None = None
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing was found so far."""
-        return not self.problems and not self.refused
+        return not self.problems and not self.refused and self.waits_for is None
+
+    @property
+    def kind(self) -> str:
+        """The kind; what has no known one counts as a job."""
+        kind = self.value("kind")
+        return kind if isinstance(kind, str) and kind in KINDS else Job.kind
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it says that it is a job."""
+        return bool(self.value("kind") == Job.kind)
+
+    @property
+    def shared(self) -> Node:
+        """The nodes as others take them over: each knows its file."""
+        if self._shared is None:
+            self._shared = in_file(self.root, self.file)
+        return self._shared
 
     @property
     def place(self) -> Place:
@@ -48,8 +95,15 @@ class Candidate:
 
     def value(self, *path: str | int) -> Json:
         """Give the value at a path, or None."""
-        node = find(self.root, path)
-        return None if node is None else value_of(node)
+        found: Json = self.document
+        for step in path:
+            if isinstance(found, dict):
+                found = found.get(step)
+            elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+                found = found[step]
+            else:
+                return None
+        return found
 
     def items(self, *path: str | int) -> list[tuple[int, Mapping[str, Json]]]:
         """List the mappings of a list, with their indexes; nothing where it is no list."""
@@ -61,26 +115,38 @@ class Candidate:
         """Whether nothing was found at a path or below it."""
         return not self.refused and all(found[: len(path)] != path for found in self._paths)
 
-    def add(self, words: Words, path: Path, place: Place) -> None:
+    def wait_for(self, other: Candidate) -> None:
+        """Hold this one back, since what it refers to is broken."""
+        self.waits_for = other.place
+        self.is_partial = True
+
+    def add(self, words: Words, path: Path, place: Place, allowed: tuple[str, ...] = ()) -> None:
         """Add a problem, unless the reading of the text refused the same place already."""
-        problem = Problem(words.rule, place, dotted(self.root, path), words.what, words.mend)
+        what = words.what
+        node = find(self.root, path)
+        if node is not None and node.file is not None:
+            what += f' (job "{self.name}" takes it from defaults "{self.defaults}")'
+        problem = Problem(words.rule, place, dotted(self.root, path), what, words.mend, allowed=allowed)
         if place not in self.refused and problem not in self.problems:
             self.problems.append(problem)
             self._paths.append(tuple(path))
 
 
 def candidate(file: str, document: Document) -> Candidate:
-    """Check a document against the schema of its kind, and its payload against that of its handler."""
+    """Make a candidate of a document, of which only the name and the kind are looked at."""
     value = value_of(document.root) if isinstance(document.root, Fields) else {}
-    made = Candidate(file, document.root, value, _name_of(document.root), document.faults)
+    return Candidate(file, document.root, value, _name_of(document.root), document.faults)
+
+
+def check_shape(made: Candidate) -> None:
+    """Check a candidate against the schema of its kind, and name its handler if that is unknown."""
     if not isinstance(made.root, Fields):
         what = f"{shown(value_of(made.root))} is no definition"
         made.add(Words("schema.type", what, "Write apiVersion, kind, metadata and spec"), (), made.place)
     elif _is_kind_known(made):
-        for fault in faults(JOB, made.document):
+        for fault in faults(made.kind.lower(), made.document):
             _add(made, fault, ())
         _check_handler(made)
-    return made
 
 
 def _name_of(root: Node) -> str | None:
@@ -93,22 +159,22 @@ def _name_of(root: Node) -> str | None:
 def _is_kind_known(made: Candidate) -> bool:
     """Refuse other kinds as a whole: what they would hold is not ours to judge."""
     kind = made.value("kind")
-    if not isinstance(kind, str) or kind == KIND:
+    if not isinstance(kind, str) or kind in KINDS:
         return True
     place = place_at(made.file, made.root, ("kind",))
     if kind in later.KINDS:
         made.add(_not_yet(f"kind {kind}"), ("kind",), place)
     else:
-        mend = did_you_mean(kind, (KIND, *later.KINDS), otherwise=f"Write {KIND}")
+        mend = did_you_mean(kind, (*KINDS, *later.KINDS), otherwise=f"Write {one_of(KINDS)}")
         made.add(Words("schema.unknown-kind", f'unknown kind "{kind}"', mend), ("kind",), place)
     return False
 
 
 def _check_handler(made: Candidate) -> None:
-    kind = made.value("spec", "handler", "type")
+    path = ("spec", "job", "handler", "type") if made.kind == Defaults.kind else ("spec", "handler", "type")
+    kind = made.value(*path)
     if not isinstance(kind, str):
         return
-    path = ("spec", "handler", "type")
     if kind in later.HANDLERS:
         made.add(_not_yet(f"handler {kind}"), path, place_at(made.file, made.root, path))
     elif kind not in handler_types():
@@ -150,15 +216,18 @@ def _add_unknown(made: Candidate, fault: Fault, path: Path) -> None:
         if name in soon:
             words = _not_yet(f'"{name}"')
         elif not path and name == "status":
-            mend = "Take it out: the state of a job is shown by `reconciler get`, never written to a file"
+            mend = "Take it out: the state is shown by `reconciler get`, never written to a file"
             words = Words("schema.unknown-field", 'unknown field "status"', mend)
+        elif path[:1] == ("spec",) and made.kind == Defaults.kind and name in _NOT_IN_DEFAULTS:
+            words = _NOT_IN_DEFAULTS[name]
         elif path[:2] == ("spec", "parameters") and name in _NOT_IN_PARAMETERS:
             mend = "Take it out: patterns could make a check run for ever, formats and references are not followed"
             words = Words("schema.unknown-field", f'"{name}" is not allowed in the schema of a parameter', mend)
         else:
             mend = did_you_mean(name, [*allowed, *soon], otherwise=f"Allowed here: {', '.join(allowed)}")
             words = Words("schema.unknown-field", f'unknown field "{name}"', mend)
-        made.add(words, (*path, name), place_of_key(made.file, made.root, (*path, name)))
+        listed = () if path[: len(PAYLOAD)] == PAYLOAD else tuple(allowed)
+        made.add(words, (*path, name), place_of_key(made.file, made.root, (*path, name)), listed)
 
 
 def _kind_of_place(path: Path) -> str:
@@ -170,8 +239,8 @@ def _not_yet(what: str) -> Words:
 
 
 def _add_missing(made: Candidate, fault: Fault, path: Path) -> None:
-    if made.refused:
-        return  # it may be what the reading of the text refused
+    if made.refused or (made.is_partial and path[:1] == ("spec",) and all(isinstance(step, str) for step in path)):
+        return  # it may be what the reading of the text refused, or what the defaults say (of mappings, not of lists)
     for name in fault.limit:
         if name not in fault.value:
             field_schema = fault.schema.get("properties", {}).get(name, {})

@@ -6,18 +6,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
+from reconciler.model.definition import DEFAULT_QUEUE, DEFAULT_TIME_ZONE, Json
+from reconciler.model.kinds import Key, Queue
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import parse
 from reconciler.schedule.occurrences import parse_anchor, parse_at
 from reconciler.schedule.zones import load_zone
-from reconciler.spec.build import KIND, Candidate
+from reconciler.spec.build import Candidate
 from reconciler.spec.nodes import Path, Scalar, find, place_at, place_inside, place_of_key
 from reconciler.spec.payload import check_payload, refuse_placeholders
 from reconciler.spec.values import value_words
 from reconciler.spec.wording import Words, did_you_mean
 
 _TRIGGERS: Final = ("spec", "triggers")
+_QUEUE: Final = ("spec", "queue")
 _PARAMETERS: Final = ("spec", "parameters")
 _NAME: Final = ("metadata", "name")
 
@@ -27,6 +29,8 @@ def check(made: Candidate, *, time_zone: str = DEFAULT_TIME_ZONE) -> None:
 
     `time_zone` is that of triggers which name none.
     """
+    if not made.is_job:
+        return
     for index, trigger in made.items(*_TRIGGERS):
         _check_timing(made, (*_TRIGGERS, index), trigger, time_zone)
     _check_trigger_names(made)
@@ -34,19 +38,35 @@ def check(made: Candidate, *, time_zone: str = DEFAULT_TIME_ZONE) -> None:
     check_payload(made)
 
 
-def check_together(candidates: Iterable[Candidate]) -> None:
-    """Refuse a name that several definitions use: all of them, each naming another's place (G9)."""
-    by_name: dict[str, list[Candidate]] = defaultdict(list)
+def check_names(candidates: Iterable[Candidate]) -> None:
+    """Refuse a name that several definitions of a kind use: all of them, each naming another's place (G9)."""
+    by_name: dict[Key, list[Candidate]] = defaultdict(list)
     for made in candidates:
-        if made.name is not None and made.value("kind") == KIND:
-            by_name[made.name].append(made)
-    for name, same in by_name.items():
+        if made.name is not None and made.value("kind") == made.kind:
+            by_name[made.kind, made.name].append(made)
+    for (_, name), same in by_name.items():
         if len(same) > 1:
             places = [place_at(made.file, made.root, _NAME) for made in same]
             for at, made in enumerate(same):
                 other = places[1] if at == 0 else places[0]
                 words = Words("name.duplicate", f'the name "{name}" is used here and at {other}', "Rename one of them")
                 made.add(words, _NAME, places[at])
+
+
+def check_queues(candidates: Iterable[Candidate]) -> None:
+    """Refuse a queue that the tree does not declare; hold back jobs whose queue is broken."""
+    queues = {made.name: made for made in candidates if made.kind == Queue.kind and made.name is not None}
+    for made in candidates:
+        name = made.value(*_QUEUE) if made.is_job else None
+        if not isinstance(name, str) or not made.is_clean(*_QUEUE):
+            continue
+        if name in queues:
+            if not queues[name].is_sound:
+                made.wait_for(queues[name])
+        elif name != DEFAULT_QUEUE:
+            mend = did_you_mean(name, [*queues, DEFAULT_QUEUE], otherwise="Declare it, as an object of kind: Queue")
+            words = Words("queue.unknown", f'there is no queue called "{name}"', mend)
+            made.add(words, _QUEUE, place_at(made.file, made.root, _QUEUE))
 
 
 def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json], time_zone: str) -> None:

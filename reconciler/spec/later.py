@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-KINDS: Final = frozenset({"Workflow", "Calendar", "Queue", "Channel", "Tenant", "Defaults", "Policy"})
+KINDS: Final = frozenset({"Workflow", "Calendar", "Channel", "Tenant", "Policy"})
 HANDLERS: Final = frozenset({"http"})
 
 _SPEC: Final = frozenset(
@@ -19,7 +19,6 @@ _SPEC: Final = frozenset(
         "circuitBreaker",
         "concurrency",
         "deadline",
-        "defaults",
         "excludes",
         "expect",
         "level",
@@ -43,12 +42,16 @@ _TRIGGER: Final = frozenset(
         "suspend",
     }
 )
+_RETRIED: Final = frozenset({"status", "errors"})
+_SPECS: Final = ("spec", "spec.job")
+"""Where the fields of a job stand: in the job, and in defaults."""
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "metadata": frozenset({"namespace", "annotations"}),
     "spec": _SPEC,
     "spec.triggers[]": _TRIGGER,
-    "spec.retry.on": frozenset({"status", "errors"}),
-    "spec.retry.neverOn": frozenset({"status", "errors"}),
+    "spec.job": _SPEC,
+    "spec.trigger": _TRIGGER - {"on"},
+    **{f"{spec}.retry.{which}": _RETRIED for spec in _SPECS for which in ("on", "neverOn")},
     "spec.handler.with.env[]": frozenset({"secret"}),
 }
 """Field names by the place they belong to; `[]` stands for any item of a list."""

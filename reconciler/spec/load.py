@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from reconciler.errors import Place, Problem, Severity, in_order
-from reconciler.model.definition import DEFAULT_TIME_ZONE, job_from
+from reconciler.model.definition import DEFAULT_TIME_ZONE, Job
+from reconciler.model.kinds import Defaults, Key, declared_from
 from reconciler.model.tree import Definition, SourceFile, Tree
-from reconciler.spec.build import KIND, Candidate, candidate
-from reconciler.spec.check import check, check_together
+from reconciler.spec.build import Candidate, candidate, check_shape
+from reconciler.spec.check import check, check_names, check_queues
 from reconciler.spec.files import Scan, SourceUnavailableError, scan, single
-from reconciler.spec.nodes import lines_of
+from reconciler.spec.merge import refuse_reserved_name, take_defaults
+from reconciler.spec.nodes import keys_in
 from reconciler.spec.revision import scan_revision
 from reconciler.spec.source import HAS_LIBYAML, Limits, read
 
@@ -57,10 +59,7 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFA
         problems += source.problems
         complete = complete and source.readable
         candidates += [candidate(file, document) for document in source.documents]
-    for made in candidates:
-        if made.value("kind") == KIND:
-            check(made, time_zone=time_zone)
-    check_together(candidates)
+    _check(candidates, time_zone)
     problems += [problem for made in candidates for problem in made.problems]
     if not HAS_LIBYAML:
         problems.append(_slow_parser(scans[0].root))
@@ -88,12 +87,36 @@ def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, bytes]]:
                 yield file, content.content
 
 
+def _check(candidates: Sequence[Candidate], time_zone: str) -> None:
+    """Check what jobs refer to before the jobs: what is broken there holds them back, and is told once."""
+    check_names(candidates)
+    jobs = [made for made in candidates if made.kind == Job.kind]
+    for made in candidates:
+        if made.kind != Job.kind:
+            check_shape(made)
+    defaults = {made.name: made for made in candidates if made.kind == Defaults.kind and made.name is not None}
+    for made in defaults.values():
+        refuse_reserved_name(made)
+    for made in jobs:
+        if made.is_job:
+            take_defaults(made, defaults)
+        check_shape(made)
+        check(made, time_zone=time_zone)
+    check_queues(candidates)
+
+
 def _definition(made: Candidate, time_zone: str) -> Definition:
-    return Definition(job_from(made.document, time_zone=time_zone), made.place, dict(lines_of(made.root)))
+    lines, taken = {}, {}
+    for path, key in keys_in(made.root):
+        if key.file is None:
+            lines[path] = key.line
+        else:
+            taken[path] = f"defaults {made.defaults}, {key.file}:{key.line}"
+    return Definition(declared_from(made.document, time_zone=time_zone), made.place, lines, taken)
 
 
-def _broken(candidates: Sequence[Candidate]) -> Mapping[str, Place]:
-    return {made.name: made.place for made in candidates if made.name is not None and not made.is_sound}
+def _broken(candidates: Sequence[Candidate]) -> Mapping[Key, Place]:
+    return {(made.kind, made.name): made.place for made in candidates if made.name is not None and not made.is_sound}
 
 
 def _slow_parser(root: str) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,8 @@ class Scalar:
     length: int
     inset: int = NOT_ADDRESSABLE
     """How many characters stand before the value's first (a quote); -1 where offsets do not map to columns."""
+    file: str | None = None
+    """The file it stands in, where that is another than its document's: values that a job takes from its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Items:
     line: int
     column: int
     length: int = 1
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class Fields:
     line: int
     column: int
     length: int = 1
+    file: str | None = None
 
 
 Node = Scalar | Items | Fields
@@ -58,6 +63,21 @@ def value_of(node: Node) -> Json:
             return [value_of(item) for item in node.items]
         case Fields():
             return {name: value_of(value) for name, (_, value) in node.pairs.items()}
+
+
+def in_file(node: Node, file: str) -> Node:
+    """Give the same nodes, each with the name of the file that it stands in."""
+    match node:
+        case Scalar():
+            return dataclasses.replace(node, file=file)
+        case Items():
+            return dataclasses.replace(node, items=[in_file(item, file) for item in node.items], file=file)
+        case Fields():
+            pairs = {
+                name: (dataclasses.replace(key, file=file), in_file(value, file))
+                for name, (key, value) in node.pairs.items()
+            }
+            return dataclasses.replace(node, pairs=pairs, file=file)
 
 
 def find(node: Node, path: Path) -> Node | None:
@@ -76,7 +96,7 @@ def find(node: Node, path: Path) -> Node | None:
 
 def place_of(file: str, node: Node) -> Place:
     """Give the place of a node itself."""
-    return Place(file, node.line, node.column, node.length)
+    return Place(node.file or file, node.line, node.column, node.length)
 
 
 def place_at(file: str, root: Node, path: Path) -> Place:
@@ -102,7 +122,7 @@ def place_inside(file: str, scalar: Scalar, offset: int, length: int) -> Place:
     """Give the place of a part of a text: exact where the text stands in one line as it is, else the whole scalar."""
     if scalar.inset == NOT_ADDRESSABLE:
         return place_of(file, scalar)
-    return Place(file, scalar.line, scalar.column + scalar.inset + offset, length)
+    return Place(scalar.file or file, scalar.line, scalar.column + scalar.inset + offset, length)
 
 
 def dotted(root: Node, path: Path) -> str:
@@ -117,15 +137,15 @@ def dotted(root: Node, path: Path) -> str:
     return shown
 
 
-def lines_of(node: Node, path: str = "", line: int = 0) -> Iterator[tuple[str, int]]:
-    """List the line of each field, and of each group of fields, by the paths `model.tree.flatten` gives them."""
-    yield path, line or node.line
+def keys_in(node: Node, path: str = "", key: Node | None = None) -> Iterator[tuple[str, Node]]:
+    """List what names each field, and each group of fields, by the paths `model.tree.flatten` gives them."""
+    yield path, key or node
     match node:
         case Fields():
-            for name, (key, value) in node.pairs.items():
-                yield from lines_of(value, f"{path}.{name}" if path else name, key.line)
+            for name, (inner, value) in node.pairs.items():
+                yield from keys_in(value, f"{path}.{name}" if path else name, inner)
         case Items() if node.items and all(isinstance(item, Fields) for item in node.items):
             for index, item in enumerate(node.items):
-                yield from lines_of(item, f"{path}[{item_key(value_of(item), index)}]", item.line)
+                yield from keys_in(item, f"{path}[{item_key(value_of(item), index)}]")
         case _:
             pass

@@ -56,7 +56,7 @@ def check_payload(made: Candidate) -> None:
     for fault in faults(f"handlers/{kind}", fill(payload, trial, as_text=kind == COMMAND)):
         if not _depends_on(payload, fault.path, unknown):
             add_payload_fault(made, fault)
-    if kind == COMMAND and made.is_clean(*PAYLOAD):
+    if kind == COMMAND and made.is_clean(*PAYLOAD) and not made.is_partial:
         _check_command(made, payload)
 
 

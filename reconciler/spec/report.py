@@ -6,21 +6,17 @@ The order is always that of the places, so the same tree gives the same bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Final
 
 from reconciler.errors import Problem
 from reconciler.model.definition import Json
 from reconciler.model.tree import Tree
-from reconciler.spec.schemas import JOB, schema
 from reconciler.spec.source import lines_of_text
 from reconciler.spec.wording import capitalised, count
 
 FORMAT_VERSION: Final = "1.0"
 _WIDTH: Final = 100
 _ALLOWED: Final = "Allowed here: "
-_VALUES: Final = ("kind", "spec.handler.type")
-_ABOUT_FIELDS: Final = frozenset({"schema.unknown-field", "schema.not-yet"})
 
 
 def is_valid(tree: Tree, *, strict: bool = False) -> bool:
@@ -45,7 +41,7 @@ def as_json(tree: Tree) -> str:
         "valid": is_valid(tree),
         "complete": tree.complete,
         "definitions": [
-            {"name": each.job.name, "kind": "Job", "file": each.place.file, "line": each.place.line}
+            {"name": each.declared.name, "kind": each.declared.kind, "file": each.place.file, "line": each.place.line}
             for each in tree.definitions
         ],
         "problems": [problem_facts(problem) for problem in tree.problems],
@@ -84,17 +80,14 @@ def summary(tree: Tree) -> str:
     return f"{' and '.join(found)} in {count(files, 'file')}; {valid}"
 
 
-def frame(problem: Problem, text: str, *, of: str = JOB) -> str:
-    """Show a problem with the line it stands in, a caret under the place, and the way to mend it.
-
-    `of` names the schema that says which fields may stand there.
-    """
+def frame(problem: Problem, text: str) -> str:
+    """Show a problem with the line it stands in, a caret under the place, and the way to mend it."""
     place = problem.place
     lines = lines_of_text(text)
     width = len(str(place.line))
     bar, head = " " * (width + 1) + "|", f"{problem.severity.value}[{problem.rule}]: {_clean(problem.what)}"
     shown = [head, f"{' ' * width}--> {place}"]
-    allowed = _allowed(problem, schema(of))
+    allowed = _allowed(problem)
     mend = "" if problem.mend.startswith(_ALLOWED) else _uncapitalised(_clean(problem.mend))
     if text and place.line <= len(lines):
         line, column = _window(lines[place.line - 1], place.column)
@@ -137,34 +130,11 @@ def _uncapitalised(text: str) -> str:
     return text[0].lower() + text[1:] if len(text) > 1 and (text[1].islower() or text[1] == " ") else text
 
 
-def _allowed(problem: Problem, root: Mapping[str, Json]) -> str:
+def _allowed(problem: Problem) -> str:
     """List what may stand where an unknown field stands."""
-    if problem.rule not in _ABOUT_FIELDS or problem.where in _VALUES:
-        return ""
     if problem.mend.startswith(_ALLOWED):
         return _shortened(problem.mend.removeprefix(_ALLOWED))
-    parent = problem.where.rpartition(".")[0]
-    if "with" in parent.split("."):
-        return ""
-    return _shortened(", ".join(sorted(_fields_at(root, parent))))
-
-
-def _fields_at(root: Mapping[str, Json], where: str) -> Mapping[str, Json]:
-    """Find the fields that a schema allows at a dotted path."""
-    node = root
-    for step in where.split(".") if where else ():
-        name = step.partition("[")[0]
-        node = _followed(root, _followed(root, node).get("properties", {}).get(name, {}))
-        if "[" in step:
-            node = _followed(root, node.get("items", {}))
-    fields: Mapping[str, Json] = node.get("properties", {})
-    return fields
-
-
-def _followed(root: Mapping[str, Json], node: Mapping[str, Json]) -> Mapping[str, Json]:
-    while "$ref" in node:
-        node = root["definitions"][node["$ref"].rpartition("/")[2]]
-    return node
+    return _shortened(", ".join(problem.allowed))
 
 
 def _shortened(names: str) -> str:

@@ -20,6 +20,7 @@ from jsonschema import Draft7Validator, ValidationError
 from jsonschema.validators import extend
 
 from reconciler.model.definition import Json
+from reconciler.spec.verdict import Verdict, compile_schema
 
 JOB: Final = "job"
 CONFIG_FILE: Final = "reconciler"
@@ -57,12 +58,12 @@ class Fault:
 
 def faults(name: str, value: Json) -> Iterator[Fault]:
     """List what a published schema refuses in a value."""
-    return _faults(_validator(name), value)
+    return iter(()) if _verdict(name)(value) else _faults(_validator(name), value)
 
 
 def faults_by(definition: Mapping[str, Json], value: Json) -> Iterator[Fault]:
     """List what a schema of a definition's own, such as a parameter's, refuses in a value."""
-    return _faults(_STRICT(definition), value)
+    return iter(()) if compile_schema(definition)(value) else _faults(_STRICT(definition), value)
 
 
 def _faults(validator: Any, value: Json) -> Iterator[Fault]:
@@ -75,6 +76,11 @@ def _faults(validator: Any, value: Json) -> Iterator[Fault]:
             path=tuple(error.absolute_path),
             is_name="propertyNames" in error.absolute_schema_path,
         )
+
+
+@cache
+def _verdict(name: str) -> Verdict:
+    return compile_schema(schema(name))
 
 
 @cache

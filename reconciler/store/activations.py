@@ -119,7 +119,7 @@ def _rebind(tx: Tx, definition_ids: Sequence[int]) -> None:
             generation=definitions.c.generation,
             requirement_id=definitions.c.requirement_id,
             priority=definitions.c.priority,
-            order_key=order_key_of(runs.c.due_us, definitions.c.priority),
+            order_key=order_key_of(runs.c.due_us, definitions.c.priority, definitions.c.requirement_id),
         )
     )
 

@@ -1,7 +1,7 @@
-"""What a worker does to runs: claim, finish, hand back. Every write compares the fence.
+"""What a worker does to the runs it holds: finish, hand back. Every write compares the fence.
 
-Laws: a claim raises the run's fence by one and nothing lowers it (I2); a write that carries another fence than the
-run's changes nothing (I3); one claim per run is alive at a time (I1). Each step first proves the session.
+Laws: a write that carries another fence than the run's changes nothing (I3); one claim per run is alive at a time (I1).
+Each step first proves the session.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, func, select, update
-from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy import Select, bindparam, func, select
 
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Job
 from reconciler.model.lease import Session
@@ -22,7 +21,7 @@ from reconciler.store.dialect import Columns
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
 from reconciler.store.logs import keep
 from reconciler.store.nodes import prove
-from reconciler.store.tables import attempts, nodes, requirements, run_bodies, run_history, runs
+from reconciler.store.tables import attempts, run_history, runs
 
 _CLAIMABLE: Final = (RunState.PENDING,)
 _STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
@@ -31,22 +30,6 @@ _NAME: Final[Columns] = {"name": str}
 _ID: Final[Columns] = {"id": int}
 _REPORTED: Final[Columns] = {"run_id": int, "fence": int}
 _RESULT: Final[Columns] = {**_REPORTED, "result": str}
-
-
-def claim(
-    tx: Tx, session: Session, *, limit: int, handlers: Sequence[str], queues: Sequence[str] | None
-) -> list[Claim]:
-    """Take up to `limit` claimable runs that this node admits, the most urgent first, and start them.
-
-    A draining session gets none. Raises SessionLostError when the session's lease is over.
-    """
-    prove(tx, session)
-    statement = _claim_from_any_queue if queues is None else _claim_from_queues
-    admitted = tx.pack("handlers", _NAME, [(handler,) for handler in handlers])
-    if queues is not None:
-        admitted |= tx.pack("queues", _NAME, [(queue,) for queue in queues])
-    won = tx.run(statement, node_id=session.node_id, most=limit, **admitted).all()
-    return _claims(tx, sorted(won, key=lambda row: (row.order_key, row.id)))
 
 
 def finish(tx: Tx, session: Session, outcomes: Sequence[Outcome]) -> dict[int, RunState]:
@@ -174,46 +157,6 @@ def _find_recorded(tx: Tx) -> Select[Any]:
     )
 
 
-def _claim_from_any_queue(tx: Tx) -> ReturningUpdate[Any]:
-    return _claim(tx, requirements.c.handler.in_(select(tx.rows("handlers", _NAME).c.name)))
-
-
-def _claim_from_queues(tx: Tx) -> ReturningUpdate[Any]:
-    return _claim(
-        tx,
-        requirements.c.handler.in_(select(tx.rows("handlers", _NAME).c.name)),
-        requirements.c.queue.in_(select(tx.rows("queues", _NAME).c.name)),
-    )
-
-
-def _claim(tx: Tx, *admitted: ColumnElement[bool]) -> ReturningUpdate[Any]:
-    mine = bindparam("node_id", type_=BigInteger())
-    active = select(nodes.c.id).where(nodes.c.id == mine, nodes.c.state == "Active")
-    due = tx.for_change(
-        select(runs.c.id)
-        .where(
-            in_states(runs.c.state, _CLAIMABLE),
-            runs.c.requirement_id.in_(select(requirements.c.id).where(*admitted)),
-            active.exists(),
-        )
-        .order_by(runs.c.order_key, runs.c.id)
-        .limit(bindparam("most", type_=BigInteger())),
-        of=runs,
-    ).cte("due")  # a CTE, so that the planner cannot evaluate the LIMIT twice
-    return (
-        update(runs)
-        .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _CLAIMABLE))
-        .values(
-            state=RunState.RUNNING,
-            fence=runs.c.fence + 1,
-            attempt=runs.c.attempt + 1,
-            node_id=mine,
-            started_us=tx.now,
-        )
-        .returning(runs)
-    )
-
-
 def _lock_held(tx: Tx) -> Select[Any]:
     reported = tx.rows("reported", _REPORTED)
     return (
@@ -228,35 +171,3 @@ def _lock_held(tx: Tx) -> Select[Any]:
 
 def _ran_us(outcome: Outcome) -> int:
     return max(0, outcome.finished_us - outcome.started_us)
-
-
-def _claims(tx: Tx, won: Sequence[Any]) -> list[Claim]:
-    """Complete claimed rows with what stands beside them: the handler type, and their own parameters if any."""
-    if not won:
-        return []
-    wanted = sorted({(row.requirement_id,) for row in won})
-    handlers = {row.id: row.handler for row in tx.run(_handlers, **tx.pack("wanted", _ID, wanted))}
-    parameters: dict[int, str | None] = {}
-    if with_body := [row.id for row in won if row.has_body]:
-        bodies = select(run_bodies.c.run_id, run_bodies.c.parameters).where(tx.among(run_bodies.c.run_id, with_body))
-        parameters = {row.run_id: row.parameters for row in tx.execute(bodies)}
-    return [
-        Claim(
-            run_id=row.id,
-            fence=row.fence,
-            attempt=row.attempt,
-            definition_id=row.definition_id,
-            generation=row.generation,
-            trigger_id=row.trigger_id,
-            slot_us=row.slot_us,
-            handler=handlers[row.requirement_id],
-            parameters=parameters.get(row.id),
-            waited_us=max(0, row.started_us - row.due_us),
-        )
-        for row in won
-    ]
-
-
-def _handlers(tx: Tx) -> Select[Any]:
-    wanted = tx.rows("wanted", _ID)
-    return select(requirements.c.id, requirements.c.handler).join(wanted, wanted.c.id == requirements.c.id)

@@ -1,11 +1,21 @@
-"""Columns and conditions that several tables share."""
+"""What several tables share: the list they all stand in, columns, conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Identity, Index, Integer, text
+from sqlalchemy import BigInteger, Column, Identity, Index, Integer, MetaData, text
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
 
 Big: Final = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits; SQLite hands out ids only to a column that is called INTEGER."""

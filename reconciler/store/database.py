@@ -117,9 +117,9 @@ class Tx:
         """Lock the rows a query finds, passing over rows that others hold (nothing to do on SQLite)."""
         return query.with_for_update(skip_locked=True, of=of)
 
-    def share_key(self, query: Query) -> Query:
+    def share_key(self, query: Query, *, of: FromClause | None = None) -> Query:
         """Hold the found rows' keys until the end: a change of a key waits, other changes pass."""
-        return query.with_for_update(read=True, key_share=True)
+        return query.with_for_update(read=True, key_share=True, of=of)
 
 
 class Database:

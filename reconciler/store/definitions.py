@@ -11,6 +11,7 @@ from sqlalchemy import Select, func, select
 
 from reconciler.errors import NotFoundError
 from reconciler.model.definition import Job, Json, job_from
+from reconciler.model.kinds import Key
 from reconciler.store.database import Tx
 from reconciler.store.tables import definition_versions, definitions, requirements, triggers
 
@@ -32,7 +33,7 @@ class StoredDefinition:
     line: int
     revision: str
     suspended: bool
-    queue: str
+    queue: str | None
     condition: str | None
     created_us: int
     updated_us: int
@@ -58,17 +59,21 @@ def of_source(tx: Tx, source: str) -> list[StoredDefinition]:
     return [_definition(row) for row in tx.execute(_live().where(definitions.c.source == source))]
 
 
-def owners_of(tx: Tx, names: Sequence[str], *, apart_from: str) -> dict[str, str]:
-    """Tell which of these job names belong to another source, and to which."""
-    held = select(definitions.c.name, definitions.c.source).where(
-        definitions.c.deleted_us.is_(None), definitions.c.source != apart_from, tx.among(definitions.c.name, names)
+def owners_of(tx: Tx, keys: Sequence[Key], *, apart_from: str) -> dict[Key, str]:
+    """Tell which of these definitions belong to another source, and to which."""
+    given = tx.rows("given", {"kind": str, "name": str}, sorted(keys))
+    held = (
+        select(definitions.c.kind, definitions.c.name, definitions.c.source)
+        .join(given, (given.c.kind == definitions.c.kind) & (given.c.name == definitions.c.name))
+        .where(definitions.c.deleted_us.is_(None), definitions.c.source != apart_from)
     )
-    return {row.name: row.source for row in tx.execute(held)}
+    return {(row.kind, row.name): row.source for row in tx.execute(held)}
 
 
-def listed(tx: Tx, *, limit: int) -> list[StoredDefinition]:
-    """List live definitions by name."""
-    return [_definition(row) for row in tx.execute(_live().order_by(definitions.c.name).limit(limit))]
+def listed(tx: Tx, *, limit: int, kind: str = Job.kind) -> list[StoredDefinition]:
+    """List live definitions of a kind by name."""
+    query = _live().where(definitions.c.kind == kind).order_by(definitions.c.name)
+    return [_definition(row) for row in tx.execute(query.limit(limit))]
 
 
 def count(tx: Tx) -> int:
@@ -129,7 +134,7 @@ def _live() -> Select[Any]:
             (definition_versions.c.definition_id == definitions.c.id)
             & (definition_versions.c.generation == definitions.c.generation),
         )
-        .join(requirements, requirements.c.id == definitions.c.requirement_id)
+        .outerjoin(requirements, requirements.c.id == definitions.c.requirement_id)
         .where(definitions.c.deleted_us.is_(None))
     )
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
     Boolean,
     Column,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     FromClause,
+    Select,
     Table,
     Text,
     bindparam,
@@ -31,6 +33,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    true,
 )
 from sqlalchemy import column as sql_column
 from sqlalchemy import table as sql_table
@@ -125,6 +128,21 @@ class Dialect(Protocol):
     def facts(self, connection: Connection) -> dict[str, str]:
         """Tell what of the engine's version and settings our promises hang on."""
 
+    def first_of_each(
+        self, each: FromClause, table: Table, first: Callable[[FromClause], Select[Any]], *, lock: bool
+    ) -> tuple[FromClause, FromClause]:
+        """Join to each row what `first` picks of a table for it, and give the join and the picked rows.
+
+        `first` takes the table, and compares it with `each`; it orders and limits. With `lock` the rows are locked as
+        they are picked, passing over what others hold.
+        """
+
+    def unlocked_alike(self, best: CTE, others: Callable[[Any, Any], Select[Any]]) -> Select[Any]:
+        """Lock as many rows of each kind as `best` counts, and give their ids: these, or what others leave free.
+
+        `best` has columns `kind` and `id`; `others` selects ids by a kind and a number.
+        """
+
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """Begin an INSERT that knows `on_conflict_do_nothing`."""
 
@@ -195,6 +213,21 @@ class Sqlite:
         asked = {"sqlite_version": "SELECT sqlite_version()"}
         asked |= {name: f"PRAGMA {name}" for name in ("journal_mode", "synchronous")}
         return {name: str(connection.exec_driver_sql(query).scalar_one()) for name, query in asked.items()}
+
+    def first_of_each(
+        self,
+        each: FromClause,
+        table: Table,
+        first: Callable[[FromClause], Select[Any]],
+        *,
+        lock: bool,  # noqa: ARG002 - there is one writer
+    ) -> tuple[FromClause, FromClause]:
+        inner, found = table.alias(), table.alias()
+        picked = first(inner).with_only_columns(inner.c.id).correlate(each)
+        return each.join(found, found.c.id.in_(picked)), found
+
+    def unlocked_alike(self, best: CTE, others: Callable[[Any, Any], Select[Any]]) -> Select[Any]:  # noqa: ARG002
+        return select(best.c.id)
 
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
@@ -281,6 +314,19 @@ class Postgresql:
             "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
         ).scalar_one_or_none()
         return {**facts, "tls": "on" if tls else "off"}
+
+    def first_of_each(
+        self, each: FromClause, table: Table, first: Callable[[FromClause], Select[Any]], *, lock: bool
+    ) -> tuple[FromClause, FromClause]:
+        picked = first(table).correlate(each)
+        found = (picked.with_for_update(skip_locked=True, of=table) if lock else picked).lateral()
+        return each.join(found, true()), found
+
+    def unlocked_alike(self, best: CTE, others: Callable[[Any, Any], Select[Any]]) -> Select[Any]:
+        # To lock the best of each kind would lock many more than are wanted, and hide them from everyone for a moment.
+        share = select(best.c.kind, func.count().label("number")).group_by(best.c.kind).subquery("share")
+        taken = others(share.c.kind, share.c.number).correlate(share).with_for_update(skip_locked=True).lateral("taken")
+        return select(taken.c.id).select_from(share.join(taken, true()))
 
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)

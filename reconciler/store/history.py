@@ -65,6 +65,8 @@ _ENDING: Final[Columns] = {
 _HOLD_ROW: Final = attrgetter(*_HOLD)
 _ENDING_ROW: Final = attrgetter(*_ENDING)
 """Rows in the order of their columns; `dataclasses.astuple` would copy each value deeply, and a finish cost double."""
+_NO_PLACES: Final[Mapping[str, None]] = {"queue_place_id": None, "global_place_id": None}
+"""A run that waits holds no place; one that is over takes its places with it."""
 _RETRY: Final[Columns] = {"run_id": int, "delay_us": int}
 _RUN_ID: Final[Columns] = {"run_id": int}
 _KEPT: Final = (
@@ -170,7 +172,8 @@ def _retry_later(tx: Tx) -> Update:
             node_id=None,
             started_us=None,
             due_us=due_us,
-            order_key=order_key_of(due_us, runs.c.priority),
+            order_key=order_key_of(due_us, runs.c.priority, runs.c.requirement_id),
+            **_NO_PLACES,
         )
     )
 
@@ -192,7 +195,7 @@ def _put_back(tx: Tx) -> Update:
     return (
         update(runs)
         .where(runs.c.id.in_(select(given.c.run_id)), in_states(runs.c.state, sources_of(RunState.PENDING)))
-        .values(state=RunState.PENDING, node_id=None, started_us=None)
+        .values(state=RunState.PENDING, node_id=None, started_us=None, **_NO_PLACES)
     )
 
 

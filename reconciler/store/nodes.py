@@ -24,7 +24,7 @@ from reconciler.store.tables import nodes
 
 _EPOCH_BITS: Final = 62
 _ALIVE: Final = ("Active", "Draining")
-_IS_MINE: Final = and_(
+IS_MINE: Final = and_(
     nodes.c.id == bindparam("my_id"),
     nodes.c.epoch == bindparam("my_epoch"),
     nodes.c.secret_hash == bindparam("my_secret_hash"),
@@ -88,23 +88,23 @@ def register(  # noqa: PLR0913 - the facts of a session, each named at the call
 
 def renew(tx: Tx, session: Session, *, lease_us: int) -> int | None:
     """Renew the lease of everything the session holds: one row, whatever it runs. None when it is over."""
-    renewed = tx.run(_renewal, **_proof(session), lease_us=lease_us).scalar_one_or_none()
+    renewed = tx.run(_renewal, **proof_of(session), lease_us=lease_us).scalar_one_or_none()
     return None if renewed is None else int(renewed)
 
 
 def drain(tx: Tx, session: Session) -> None:
     """Say that the session claims nothing more."""
-    tx.execute(update(nodes).where(_IS_MINE, nodes.c.state == "Active").values(state="Draining"), _proof(session))
+    tx.execute(update(nodes).where(IS_MINE, nodes.c.state == "Active").values(state="Draining"), proof_of(session))
 
 
 def end(tx: Tx, session: Session) -> None:
     """End the session now, so that the reaper need not wait for its lease. Only after its jobs are gone."""
     ended = (
         update(nodes)
-        .where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now)
+        .where(IS_MINE, nodes.c.lease_until_us > tx.lease_now)
         .values(state="Dead", epoch=-nodes.c.id, lease_until_us=tx.lease_now)
     )
-    tx.execute(ended, _proof(session))
+    tx.execute(ended, proof_of(session))
 
 
 def prove(tx: Tx, session: Session) -> None:
@@ -112,7 +112,7 @@ def prove(tx: Tx, session: Session) -> None:
 
     Law: what a worker writes commits only while its session is alive by the store's clock, and is not yet dead.
     """
-    if tx.run(_row_of_session, **_proof(session)).first() is None:
+    if tx.run(_row_of_session, **proof_of(session)).first() is None:
         raise SessionLostError(f"the session of {session.name} is over; its runs belong to others now")
 
 
@@ -155,22 +155,22 @@ def serves(tx: Tx, *, queue: str, handler: str) -> bool:
     )
 
 
-def _proof(session: Session) -> dict[str, Any]:
-    """Give what only the session itself knows, as parameters of the statements below."""
+def proof_of(session: Session) -> dict[str, Any]:
+    """Give what only the session itself knows, as parameters of statements that compare with `IS_MINE`."""
     return {"my_id": session.node_id, "my_epoch": session.epoch, "my_secret_hash": _hash(session.secret)}
 
 
 def _renewal(tx: Tx) -> ReturningUpdate[Any]:
     return (
         update(nodes)
-        .where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now)
+        .where(IS_MINE, nodes.c.lease_until_us > tx.lease_now)
         .values(heartbeat_us=tx.now, lease_until_us=tx.lease_now + bindparam("lease_us", type_=BigInteger()))
         .returning(nodes.c.lease_until_us)
     )
 
 
 def _row_of_session(tx: Tx) -> Select[Any]:
-    return tx.share_key(select(nodes.c.id).where(_IS_MINE, nodes.c.lease_until_us > tx.lease_now))
+    return tx.share_key(select(nodes.c.id).where(IS_MINE, nodes.c.lease_until_us > tx.lease_now))
 
 
 def _hash(secret: str) -> str:

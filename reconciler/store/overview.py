@@ -12,6 +12,8 @@ from reconciler.model.run import HELD, RunState
 from reconciler.store import nodes as sessions
 from reconciler.store.database import Tx, in_states
 from reconciler.store.nodes import Node
+from reconciler.store.queue_tables import ALL_QUEUES
+from reconciler.store.queue_tables import queues as queue_table
 from reconciler.store.tables import dead_letters, definitions, requirements, run_history, runs, slots, sources, triggers
 
 FAILURES: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.DEAD_LETTERED})
@@ -31,6 +33,8 @@ class Queue:
     workers: Sequence[str]
     unserved: Sequence[str]
     """Handlers that jobs of this queue want and no living worker of it has."""
+    max_running: int | None = None
+    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +146,23 @@ def records_of(tx: Tx, definition_ids: Sequence[int]) -> dict[int, Record]:
 
 
 def queues(tx: Tx) -> list[Queue]:
-    """List every queue that a job, a run or a worker names, by name."""
+    """List every queue that is declared, or that a job, a run or a worker names, by name.
+
+    Where all together are capped, they come first as `*`.
+    """
     jobs, wanted = _declared(tx)
     waiting, running, oldest = _depths(tx)
     living = [node for node in sessions.listed(tx, limit=_NODES) if node.alive and node.state == "Active"]
     named = {queue for node in living for queue in node.queues or ()}
-    return [
-        _queue(name, jobs, wanted.get(name, set()), waiting, running, oldest, living)
-        for name in sorted({*jobs, *waiting, *running, *named})
+    said = {row.name: row for row in tx.execute(select(queue_table))}
+    found = [
+        _queue(name, jobs, wanted.get(name, set()), waiting, running, oldest, living, said.get(name))
+        for name in sorted({*jobs, *waiting, *running, *named, *said} - {ALL_QUEUES})
     ]
+    everywhere = said.get(ALL_QUEUES)
+    return (
+        found if everywhere is None or everywhere.max_running is None else [_all_of(found, living, everywhere), *found]
+    )
 
 
 def held_by_node(tx: Tx) -> dict[int, int]:
@@ -258,6 +270,7 @@ def _queue(  # noqa: PLR0913, PLR0917 - the facts of one queue, gathered above
     running: Mapping[str, int],
     oldest: Mapping[str, int],
     living: Sequence[Node],
+    said: Any,
 ) -> Queue:
     serving = [node for node in living if node.queues is None or name in node.queues]
     offered = {handler for node in serving for handler in node.handlers}
@@ -270,4 +283,21 @@ def _queue(  # noqa: PLR0913, PLR0917 - the facts of one queue, gathered above
         slots=sum(node.slots for node in serving),
         workers=sorted(node.name for node in serving),
         unserved=sorted(wanted - offered),
+        max_running=None if said is None else said.max_running,
+        suspended=said is not None and bool(said.suspended),
+    )
+
+
+def _all_of(found: Sequence[Queue], living: Sequence[Node], said: Any) -> Queue:
+    return Queue(
+        name=ALL_QUEUES,
+        jobs=sum(each.jobs for each in found),
+        waiting=sum(each.waiting for each in found),
+        running=sum(each.running for each in found),
+        oldest_due_us=min((each.oldest_due_us for each in found if each.oldest_due_us is not None), default=None),
+        slots=sum(node.slots for node in living),
+        workers=sorted(node.name for node in living),
+        unserved=[],
+        max_running=said.max_running,
+        suspended=False,
     )

@@ -15,12 +15,13 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, delete, insert, literal, null, select, update
 
 from reconciler.errors import NotLeaderError
-from reconciler.model.definition import Job, canonical
+from reconciler.model.definition import Job, Json, canonical
+from reconciler.model.kinds import Declared, Key, Queue, key_of, label
 from reconciler.model.lease import Term
 from reconciler.model.policy import OnDelete
 from reconciler.model.run import HELD, LIVE, RunState, SkipReason
 from reconciler.schedule.misfire import DEFAULT, Misfire
-from reconciler.store import activations, audit, slots
+from reconciler.store import activations, audit, queues, slots
 from reconciler.store.database import Tx, in_states
 from reconciler.store.history import Ending, end
 from reconciler.store.leader import guard
@@ -44,7 +45,7 @@ class Staged:
 
     uid: str
     generation: int
-    job: Job
+    declared: Declared
     file: str
     line: int
 
@@ -54,7 +55,7 @@ class Removal:
     """A definition to prune, and what its declaration says about its runs."""
 
     definition_id: int
-    name: str
+    key: Key
     on_delete: OnDelete
 
 
@@ -83,6 +84,7 @@ def stage(tx: Tx, term: Term, pass_id: int, batch: Sequence[Staged]) -> None:
     """Stage some definitions of a pass; nothing acts on them before the flip."""
     guard(tx, term)
     columns = {
+        "kind": str,
         "name": str,
         "uid": str,
         "generation": int,
@@ -97,36 +99,46 @@ def stage(tx: Tx, term: Term, pass_id: int, batch: Sequence[Staged]) -> None:
     }
     rows = [
         (
-            each.job.name,
+            *key_of(each.declared),
             each.uid,
             each.generation,
-            each.job.digest,
-            canonical(each.job.document),
+            each.declared.digest,
+            canonical(each.declared.document),
             each.file,
             each.line,
-            each.job.suspend,
-            each.job.queue,
-            each.job.handler.type,
-            each.job.priority,
+            *_acting(each.declared),
         )
         for each in batch
     ]
     given = tx.rows("given", columns, rows)
-    values = select(literal(pass_id, BigInteger()), literal("Job"), *(given.c[name] for name in columns))
-    tx.execute(insert(staged_definitions).from_select(["pass_id", "kind", *columns], values))
+    values = select(literal(pass_id, BigInteger()), *(given.c[name] for name in columns))
+    tx.execute(insert(staged_definitions).from_select(["pass_id", *columns], values))
 
 
-def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, jobs: Mapping[str, Job]) -> None:
+def _acting(declared: Declared) -> tuple[Json, ...]:
+    """Give what of a definition stands in columns, since statements look at it."""
+    if isinstance(declared, Job):
+        return declared.suspend, declared.queue, declared.handler.type, declared.priority
+    return isinstance(declared, Queue) and declared.suspend, None, None, None
+
+
+def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, staged: Sequence[Staged]) -> None:
     """Make what was staged the desired state, prune the removals, and move triggers and waiting runs along.
 
-    `jobs` are the staged ones by uid. Raises NotLeaderError when the term is over, or the pass is no longer ours.
+    `staged` is what was staged before. Raises NotLeaderError when the term is over, or the pass is no longer ours.
     """
     guard(tx, term)
     _still_running(tx, term, pass_id)
+    jobs = {each.uid: each.declared for each in staged if isinstance(each.declared, Job)}
     now_us = tx.now_us()
     gone = [each.definition_id for each in revision.removals]
     _settle_old(tx, term, [*_ids_of(tx, jobs), *gone], now_us=now_us, revision=revision)
     _write_definitions(tx, pass_id, revision, now_us)
+    queues.declare(
+        tx,
+        [each.declared for each in staged if isinstance(each.declared, Queue)],
+        gone=[name for kind, name in (each.key for each in revision.removals) if kind == Queue.kind],
+    )
     ids = _ids_of(tx, jobs)
     activations.follow(tx, term, {definition_id: jobs[uid] for definition_id, uid in ids.items()}, now_us)
     _prune(tx, revision.removals, now_us)
@@ -141,8 +153,8 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, jobs: Mapping[
         detail={
             "revision": revision.revision,
             "pass": pass_id,
-            "changed": len(jobs),
-            "pruned": [each.name for each in revision.removals],
+            "changed": len(staged),
+            "pruned": [label(each.key) for each in revision.removals],
         },
     )
 
@@ -178,9 +190,11 @@ def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: in
 def _write_definitions(tx: Tx, pass_id: int, revision: Revision, now_us: int) -> None:
     staged = staged_definitions
     mine = staged.c.pass_id == pass_id
-    wanted = select(staged.c.queue, staged.c.handler).where(mine).distinct()
+    wanted = select(staged.c.queue, staged.c.handler).where(mine, staged.c.handler.is_not(None)).distinct()
     tx.execute(tx.insert_new(requirements, ["queue", "handler"], wanted))
-    needs = (requirements.c.queue == staged.c.queue) & (requirements.c.handler == staged.c.handler)
+    needs = select(requirements.c.id).where(
+        requirements.c.queue == staged.c.queue, requirements.c.handler == staged.c.handler
+    )
     shared: dict[str, Any] = {
         "generation": staged.c.generation,
         "observed_generation": staged.c.generation,
@@ -189,13 +203,11 @@ def _write_definitions(tx: Tx, pass_id: int, revision: Revision, now_us: int) ->
         "line": staged.c.line,
         "revision": literal(revision.revision),
         "suspended": staged.c.suspended,
-        "requirement_id": requirements.c.id,
+        "requirement_id": needs.correlate(staged).scalar_subquery(),
         "priority": staged.c.priority,
         "updated_us": literal(now_us, BigInteger()),
     }
-    tx.execute(
-        update(definitions).where(definitions.c.uid == staged.c.uid, mine, needs).values(**shared, condition=null())
-    )
+    tx.execute(update(definitions).where(definitions.c.uid == staged.c.uid, mine).values(**shared, condition=null()))
     created: dict[str, Any] = {
         "uid": staged.c.uid,
         "kind": staged.c.kind,
@@ -205,7 +217,7 @@ def _write_definitions(tx: Tx, pass_id: int, revision: Revision, now_us: int) ->
         **shared,
     }
     known = select(definitions.c.id).where(definitions.c.uid == staged.c.uid).exists()
-    fresh = select(*created.values()).select_from(staged).join(requirements, needs).where(mine, ~known)
+    fresh = select(*created.values()).select_from(staged).where(mine, ~known)
     tx.execute(insert(definitions).from_select(list(created), fresh))
     versions = (
         select(

@@ -14,12 +14,12 @@ from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, 
 from reconciler.model.lease import Term
 from reconciler.model.policy import Ended, after_attempt
 from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, RunState
-from reconciler.store import audit
+from reconciler.store import audit, places
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds
 from reconciler.store.leader import guard
-from reconciler.store.order import order_key
+from reconciler.store.order import aging_of, order_key
 from reconciler.store.tables import definitions, nodes, run_bodies, run_history, runs
 
 _SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
@@ -32,6 +32,8 @@ class Reaped:
 
     put_back: Sequence[int]
     parked: Sequence[int]
+    counted: int
+    """How many runs count for their caps from now on: they were claimed while these began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def create(
         _check_same(known, idempotency_key, job, parameters=parameters, slot_us=slot_us)
         return int(known.run_id), False
     found = tx.execute(
-        select(definitions).where(
+        select(definitions, aging_of(definitions.c.requirement_id).label("aging_us")).where(
             definitions.c.kind == "Job", definitions.c.name == job, definitions.c.deleted_us.is_(None)
         )
     ).first()
@@ -76,7 +78,7 @@ def create(
             slot_us=now_us if slot_us is None else slot_us,
             requirement_id=found.requirement_id,
             priority=found.priority,
-            order_key=order_key(now_us, found.priority),
+            order_key=order_key(now_us, found.priority, found.aging_us),
             due_us=now_us,
             state=RunState.PENDING,
             has_body=has_body,
@@ -129,7 +131,7 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
         ],
     )
     put_back(tx, back, lost_lease=True)
-    return Reaped(back, parked)
+    return Reaped(back, parked, counted=places.adopt(tx))
 
 
 def _after_lost_lease(tx: Tx, run: Any) -> RunState:

@@ -23,7 +23,7 @@ from reconciler.schedule.misfire import settle as settle_missed
 from reconciler.schedule.occurrences import Occurrences, compile_timing
 from reconciler.store.database import Tx
 from reconciler.store.leader import guard
-from reconciler.store.order import order_key
+from reconciler.store.order import aging_of, order_key
 from reconciler.store.tables import definitions, runs, slots, triggers
 
 SLOTS_PER_TRIGGER: Final = 500
@@ -112,6 +112,7 @@ def _due(tx: Tx, now_us: int, *, look_ahead_us: int, limit: int, only: Collectio
             definitions.c.suspended,
             definitions.c.requirement_id,
             definitions.c.priority,
+            aging_of(definitions.c.requirement_id).label("aging_us"),
         )
         .join(definitions, definitions.c.id == triggers.c.definition_id)
         .where(triggers.c.next_fire_us <= now_us + look_ahead_us, triggers.c.next_fire_us <= until)
@@ -198,7 +199,7 @@ def _make_runs(tx: Tx, term: Term, steps: Sequence[_Step], now_us: int) -> int:
             slot_us,
             trigger.requirement_id,
             trigger.priority,
-            order_key(slot_us, trigger.priority),
+            order_key(slot_us, trigger.priority, trigger.aging_us),
             slot_us,
             RunState.SCHEDULED if slot_us > now_us else RunState.PENDING,
         )

@@ -17,7 +17,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     SmallInteger,
     Table,
     Text,
@@ -27,17 +26,10 @@ from sqlalchemy import (
 
 from reconciler.model.log import OutputStream
 from reconciler.model.run import HELD, LIVE, TERMINAL, AttemptOutcome, RunState, SkipReason
+from reconciler.store import columns, queue_tables  # noqa: F401 - the latter, so that the metadata holds every table
 from reconciler.store.columns import Big, identity, one_of, partial
 
-metadata: Final = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+metadata: Final = columns.metadata
 
 meta: Final = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
@@ -100,9 +92,9 @@ staged_definitions: Final = Table(
     Column("file", Text, nullable=False),
     Column("line", Integer, nullable=False),
     Column("suspended", Boolean, nullable=False),
-    Column("queue", Text, nullable=False),
-    Column("handler", Text, nullable=False),
-    Column("priority", SmallInteger, nullable=False),
+    Column("queue", Text),
+    Column("handler", Text),
+    Column("priority", SmallInteger),
 )
 
 approvals: Final = Table(
@@ -140,8 +132,9 @@ definitions: Final = Table(
     Column("line", Integer, nullable=False),
     Column("revision", Text, nullable=False),
     Column("suspended", Boolean, nullable=False),
-    Column("requirement_id", Big, ForeignKey("requirements.id"), nullable=False),
-    Column("priority", SmallInteger, nullable=False),
+    # What runs get of a job; other kinds have none.
+    Column("requirement_id", Big, ForeignKey("requirements.id")),
+    Column("priority", SmallInteger),
     Column("condition", Text),
     Column("created_us", BigInteger, nullable=False),
     Column("updated_us", BigInteger, nullable=False),
@@ -218,6 +211,11 @@ nodes: Final = Table(
 )
 
 
+def _goes_with_the_hold(column: str) -> CheckConstraint:
+    """A run holds a place no longer than a node holds the run."""
+    return CheckConstraint(f"{column} IS NULL OR {one_of('state', HELD)}", name=f"{column}_goes_with_the_hold")
+
+
 runs: Final = Table(
     "runs",
     metadata,
@@ -240,18 +238,22 @@ runs: Final = Table(
     Column("has_body", Boolean, nullable=False, server_default=text("false")),
     Column("created_us", BigInteger, nullable=False),
     Column("created_by", Text, nullable=False),
+    Column("queue_place_id", Big, _goes_with_the_hold("queue_place_id")),
+    Column("global_place_id", Big, _goes_with_the_hold("global_place_id")),
     CheckConstraint(one_of("state", LIVE), name="live_state"),
     CheckConstraint(f"({one_of('state', HELD)}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
     CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
     CheckConstraint("fence >= attempt", name="fence_grows_with_each_attempt"),
-    partial("ix_runs_ready", "order_key", "id", where=one_of("state", (RunState.PENDING,))),
+    partial("ix_runs_ready", "requirement_id", "order_key", "id", where=one_of("state", (RunState.PENDING,))),
     partial("ix_runs_sleeping", "due_us", "id", where=one_of("state", (RunState.SCHEDULED, RunState.RETRYING))),
     partial("ix_runs_held", "node_id", where=one_of("state", HELD)),
     Index("ix_runs_definition_id", "definition_id"),
+    partial("uq_runs_queue_place_id", "queue_place_id", where="queue_place_id IS NOT NULL", unique=True),
+    partial("uq_runs_global_place_id", "global_place_id", where="global_place_id IS NOT NULL", unique=True),
     partial("uq_runs_slot", "trigger_id", "slot_us", where="trigger_id IS NOT NULL", unique=True),
     sqlite_autoincrement=True,
 )
-"""Live runs only: narrow rows, few indexes."""
+"""Live runs only: narrow rows, few indexes. Ready ones are found by what they ask for; no two hold one place."""
 
 run_bodies: Final = Table(
     "run_bodies",
@@ -301,7 +303,6 @@ dead_letters: Final = Table(
     Column("parked_us", BigInteger, nullable=False),
     Index("ix_dead_letters_definition_id_parked_us", "definition_id", "parked_us"),
 )
-"""Runs that were given up: their attempts or their leases are used up."""
 
 attempts: Final = Table(
     "attempts",

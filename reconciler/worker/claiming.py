@@ -14,7 +14,7 @@ from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import StoreUnavailableError
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
-from reconciler.store import claims
+from reconciler.store import claiming, claims
 from reconciler.store.database import Database
 from reconciler.telemetry import emit
 from reconciler.worker.events import RunsClaimed, StrayFound
@@ -41,7 +41,7 @@ class Claiming:
         options, asked_at = self._options, self._clock.elapsed()
         try:
             won = self._database.tx(
-                lambda tx: claims.claim(tx, session, limit=free, handlers=options.handlers, queues=options.queues)
+                lambda tx: claiming.claim(tx, session, limit=free, handlers=options.handlers, queues=options.queues)
             )
         except StoreUnavailableError:
             self._look_at = 0.0

@@ -1,11 +1,12 @@
 """How fast are runs drained, against the bare loop with the raw driver on the same tables, indexes and rows?
 
-    python -m tests.benchmarks.drain --store postgresql|sqlite [--runs 20000] [--repeats 3]
+    python -m tests.benchmarks.drain --store postgresql|sqlite [--runs 20000] [--repeats 3] [--cap 1000]
 
 One node claims and finishes in batches, one transaction each, default durability; the handler does nothing. Both loops
 raise fence and attempt, prove the session, write history and one attempt per run, and delete the live row. Ours goes
-through `Database.tx`, `claims.claim` and `claims.finish`; the bare loop sends prepared text (psycopg, sqlite3) with
+through `Database.tx`, `claiming.claim` and `claims.finish`; the bare loop sends prepared text (psycopg, sqlite3) with
 values as arrays or JSON, and looks at nothing it gets back. The two alternate; medians, and the ratio ours / bare.
+With --cap our runs wait in a queue that has so many places; the bare loop knows no caps.
 """
 
 import argparse
@@ -22,11 +23,11 @@ from sqlalchemy import delete, insert
 
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
-from reconciler.store import claims, nodes, schema
+from reconciler.store import claiming, claims, nodes, schema
 from reconciler.store.database import Database, Tx
 from reconciler.store.tables import attempts, run_history, runs
 from tests.postgres import PostgresServer, conninfo_of
-from tests.store.cast import Store, job
+from tests.store.cast import Store, job, queue
 from tests.turned import TurnedClock
 
 BATCHES = (1, 10, 100, 1000)
@@ -37,10 +38,11 @@ KEPT = (
 )
 
 
-def prepare(url: str) -> tuple[Database, Session]:
+def prepare(url: str, cap: int | None = None) -> tuple[Database, Session]:
     database = Database.open(url)
     schema.upgrade(database)
-    Store(database, TurnedClock()).apply(job("nothing"))
+    capped = [] if cap is None else [queue("default", max=cap)]
+    Store(database, TurnedClock()).apply(job("nothing"), *capped)
 
     def join(tx: Tx) -> Session:
         return nodes.register(
@@ -83,7 +85,7 @@ def fill(database: Database, number: int) -> None:
 
 def ours(database: Database, session: Session, batch: int) -> Callable[[], int]:
     def turn() -> int:
-        won = database.tx(lambda tx: claims.claim(tx, session, limit=batch, handlers=["slow"], queues=None))
+        won = database.tx(lambda tx: claiming.claim(tx, session, limit=batch, handlers=["slow"], queues=None))
         if won:
             done = [
                 Outcome(each.run_id, each.fence, each.attempt, AttemptOutcome.SUCCEEDED, 0, 5, exit_code=0)
@@ -171,8 +173,8 @@ def rate(turn: Callable[[], int]) -> float:
     return done / (time.perf_counter() - started)
 
 
-def measure(url: str, total: int, repeats: int) -> None:
-    database, session = prepare(url)
+def measure(url: str, total: int, repeats: int, cap: int | None) -> None:
+    database, session = prepare(url, cap)
     bare = bare_sqlite if database.is_sqlite else bare_postgresql
     shown = "SQLite, FULL" if database.is_sqlite else "PostgreSQL"
     print(f"{shown}: runs/s, median of {repeats} ({total} runs; a tenth of that at batch 1)")
@@ -194,13 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--store", choices=["sqlite", "postgresql"], required=True)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cap", type=int, default=None)
     chosen = parser.parse_args(arguments)
     if chosen.store == "sqlite":
         with tempfile.TemporaryDirectory() as folder:
-            measure(f"sqlite:///{Path(folder) / 'store.db'}", chosen.runs, chosen.repeats)
+            measure(f"sqlite:///{Path(folder) / 'store.db'}", chosen.runs, chosen.repeats, chosen.cap)
     else:
         with PostgresServer.find() as server:
-            measure(server.create_database(), chosen.runs, chosen.repeats)
+            measure(server.create_database(), chosen.runs, chosen.repeats, chosen.cap)
 
 
 if __name__ == "__main__":

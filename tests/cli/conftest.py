@@ -30,13 +30,15 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str, told: Callable[..., str]) -> Path:
-    """Two jobs, applied, in a store of each kind that `reconciler.yaml` names."""
+    """Two jobs and a queue, applied, in a store of each kind that `reconciler.yaml` names."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reconciler.yaml").write_text(yaml.safe_dump({"store": {"url": store_url}}))
     (tmp_path / "jobs.d").mkdir()
     (tmp_path / "jobs.d" / "report.yaml").write_text(
         document("report", owner="reporting@northstar.example", queue="reports", triggers=[{"every": "1h"}])
     )
+    queue = {"apiVersion": "reconciler/v1", "kind": "Queue", "metadata": {"name": "reports"}, "spec": {"max": 2}}
+    (tmp_path / "jobs.d" / "queues.yaml").write_text(yaml.safe_dump(queue))
     (tmp_path / "jobs.d" / "still.yaml").write_text(document("still", suspend=True, triggers=[{"every": "1h"}]))
     told("db", "upgrade")
     told("reconcile")

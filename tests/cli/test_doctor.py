@@ -19,7 +19,7 @@ def test_doctor_names_what_is_missing_and_exits_0_while_everything_can_work(aske
     assert found["leader"]["verdict"] == "warn"
     assert "reconciler serve" in found["leader"]["mend"]
     assert found["workers"]["verdict"] == "warn"
-    assert found["source default"]["what"] == "jobs.d: 2 valid definitions"
+    assert found["source default"]["what"] == "jobs.d: 3 valid definitions"
     assert "fail" not in {each["verdict"] for each in found.values()}
 
 

@@ -17,7 +17,7 @@ def test_the_status_of_an_installation_without_processes(asked: Ask, told: Calla
     status = asked("status")
 
     assert status["leader"] is None
-    assert status["definitions"] == {"ready": 1, "suspended": 1, "degraded": 0}
+    assert status["definitions"] == {"ready": 2, "suspended": 1, "degraded": 0}
     assert status["runs"] == {"Pending": 1}
     assert [(each["name"], each["waiting"], each["unserved"]) for each in status["queues"]] == [
         ("default", 0, ["slow"]),
@@ -70,7 +70,7 @@ def test_describe_says_what_holds_and_which_of_it_is_declared(asked: Ask, told: 
     assert len(described["triggers"][0]["nextFireTimes"]) == 5
     assert asked("describe", "job", "still")["triggers"][0]["nextFireTimes"] == []
     assert asked("describe", "queue", "reports")["jobs"] == 1
-    assert asked("describe", "pass", "1")["report"]["created"] == ["report", "still"]
+    assert asked("describe", "pass", "1")["report"]["created"] == ["report", "still", "queue reports"]
     assert "timeout" in told("describe", "job", "report")
     assert "reports" in told("describe", "queue", "reports")
     assert "Applied" in told("describe", "pass", "1")

@@ -10,7 +10,7 @@ from typing import Final, Self
 from reconciler.clock import SECOND_US, SystemChance
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
-from reconciler.store import claims, leader, nodes, runs, schema, slots
+from reconciler.store import claiming, claims, leader, nodes, runs, schema, slots
 from reconciler.store.database import Database, Tx
 from tests.store.cast import AHEAD_US, ON_TIME_US, TTL_US, Store, job
 from tests.turned import TurnedClock
@@ -61,7 +61,9 @@ class Hands:
         return cls(database, database.tx(register))
 
     def claim(self, limit: int) -> list[Claim]:
-        return self.database.tx(lambda tx: claims.claim(tx, self.session, limit=limit, handlers=["slow"], queues=None))
+        return self.database.tx(
+            lambda tx: claiming.claim(tx, self.session, limit=limit, handlers=["slow"], queues=None)
+        )
 
     def succeed(self, held: Sequence[Claim]) -> set[int]:
         """Report success, and give the runs whose report was accepted."""

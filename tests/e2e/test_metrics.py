@@ -32,7 +32,7 @@ def get(url: str, **headers: str) -> tuple[int, str]:
 
 
 def test_a_working_installation_is_scraped_and_judged_by_promtool(cluster: Cluster) -> None:
-    cluster.script("greet", "echo hello", queue="greetings")
+    cluster.script("greet", "echo hello")
     cluster.script("doomed", "exit 3", retry={"maxAttempts": 2, "initial": "1s"})
     cluster.serve("leader", "--metrics", "127.0.0.1:0", "--listen", "127.0.0.1:0")
     cluster.worker("n1", "--metrics", "127.0.0.1:0")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from reconciler.engine.cap import GlobalCap
 from reconciler.engine.leader import Candidate, TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import Duties, Duty, DutyFailed
 from reconciler.engine.materialise import Materialise
@@ -13,7 +14,7 @@ from reconciler.engine.reap import NodeBuried, Reap, RunsReaped
 from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term, Timings
 from reconciler.model.run import RunState
-from reconciler.store import leader
+from reconciler.store import leader, overview
 from reconciler.store.database import Database
 from reconciler.telemetry import Event, subscribe
 from tests.lost import lose_first_answer, losing
@@ -188,3 +189,23 @@ def test_the_reaper_brings_back_what_a_dead_node_held(store: Store, events: list
 
     assert store.run(run_id).state is RunState.PENDING
     assert [type(event) for event in events] == [NodeBuried, RunsReaped]
+
+
+def test_each_term_sets_its_own_cap_over_all_queues(free: Store) -> None:
+    """C1: what the settings of the leader say holds from its first turn on, and no longer than it leads."""
+
+    def cap() -> int | None:
+        found = free.database.read(overview.queues)
+        return next((each.max_running for each in found if each.name == "*"), None)
+
+    first, second = candidate(free, "a"), candidate(free, "b")
+    first.step()
+    GlobalCap(free.database, 3).step(first.term())
+    capped = cap()
+    first.resign()
+    second.step()
+    GlobalCap(free.database, None).step(second.term())
+
+    assert (capped, cap()) == (3, None)
+    with pytest.raises(NotLeaderError):
+        GlobalCap(free.database, 3).step(Term(2, "a"))

@@ -29,15 +29,21 @@ def declared(
 
 def stored(name: str, *, generation: int = 1, file: str = "jobs.d/x.yaml", line: int = 1, **spec: Any) -> Stored:
     written = document(name, **spec)
-    return Stored(f"uid-{name}", name, generation, job_from(written).digest, written, file, line)
+    return Stored(f"uid-{name}", "Job", name, generation, job_from(written).digest, written, file, line)
 
 
 def tree(*definitions: Definition, broken: Sequence[str] = (), complete: bool = True) -> Tree:
-    places = {name: Place(f"jobs.d/{name}.yaml", 3, 2) for name in broken}
-    problems = [Problem("schema.type", place, "", f"{name} is broken", "Mend it") for name, place in places.items()]
+    places = {("Job", name): Place(f"jobs.d/{name}.yaml", 3, 2) for name in broken}
+    problems = [Problem("schema.type", place, "", f"{key[1]} is broken", "Mend it") for key, place in places.items()]
     if not complete:
         problems.append(Problem("yaml.syntax", Place("jobs.d/unreadable.yaml"), "", "cannot be read", "Mend it"))
-    return Tree("jobs.d", list(definitions), problems, complete=complete, broken_names=places)
+    return Tree(
+        "jobs.d",
+        list(definitions),
+        problems,
+        complete=complete,
+        broken_names=places,
+    )
 
 
 def planned(desired: Tree, actual: Sequence[Stored], *, recent: int = 0, approved: Sequence[str] = ()) -> Plan:

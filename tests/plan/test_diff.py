@@ -86,11 +86,11 @@ def test_a_broken_definition_keeps_its_last_good_version_or_stays_absent() -> No
 
     plan = planned(tree(*good, *changed, broken=["bad-1", "bad-2", "bad-3"]), kept)
 
-    assert [change.definition.job.name for change in plan.creates] == ["new"]
+    assert [change.definition.declared.name for change in plan.creates] == ["new"]
     assert [change.stored.name for change in plan.updates] == ["changed-1", "changed-2"]
     assert plan.deletes == []
     broken = [change for change in plan.changes if isinstance(change, Broken)]
-    assert [(change.name, change.stored is not None) for change in broken] == [
+    assert [(change.key[1], change.stored is not None) for change in broken] == [
         ("bad-1", True),
         ("bad-2", True),
         ("bad-3", False),
@@ -139,7 +139,7 @@ def applied(plan: Plan, actual: list[Stored]) -> list[Stored]:
     if plan.is_held:
         return actual
     for create in plan.creates:
-        by_name[create.definition.job.name] = _kept(create.definition, 1)
+        by_name[create.definition.declared.name] = _kept(create.definition, 1)
     for update in plan.updates:
         by_name[update.stored.name] = _kept(update.definition, update.stored.generation + 1)
     for prune in plan.prunes:
@@ -148,8 +148,8 @@ def applied(plan: Plan, actual: list[Stored]) -> list[Stored]:
 
 
 def _kept(definition: Definition, generation: int) -> Stored:
-    job, place = definition.job, definition.place
-    return Stored(f"uid-{job.name}", job.name, generation, job.digest, job.document, place.file, place.line)
+    job, place = definition.declared, definition.place
+    return Stored(f"uid-{job.name}", job.kind, job.name, generation, job.digest, job.document, place.file, place.line)
 
 
 @given(states, states)
@@ -191,7 +191,7 @@ def test_a_broken_definition_is_never_touched_and_nothing_is_pruned_beside_it(
     before = [stored(name, priority=at) for name, at in actual.items()]
     plan = planned(_tree(desired, broken), before)
 
-    touched = {change.definition.job.name for change in plan.creates}
+    touched = {change.definition.declared.name for change in plan.creates}
     touched |= {change.stored.name for change in plan.updates}
     touched |= {change.stored.name for change in plan.deletes}
 

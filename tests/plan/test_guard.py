@@ -96,7 +96,7 @@ def test_a_rename_beside_a_file_that_cannot_be_read_deletes_nothing() -> None:
     plan = planned(tree(declared("new-name"), declared("kept"), complete=False), [stored("old-name"), stored("kept")])
 
     assert isinstance(plan.ruling, Withheld)
-    assert [create.definition.job.name for create in plan.creates] == ["new-name"]
+    assert [create.definition.declared.name for create in plan.creates] == ["new-name"]
     assert plan.prunes == []
     assert not plan.is_held
 

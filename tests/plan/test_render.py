@@ -135,7 +135,8 @@ def test_json_carries_versions_changes_and_fires() -> None:
         "nextFireTime": "2026-01-01T06:30:00Z",
     }
     assert changes["changed"]["generation"] == 4
-    assert {"path": "spec.priority", "before": None, "after": 9, "line": 12} in changes["changed"]["fields"]
+    field = {"path": "spec.priority", "before": None, "after": 9, "line": 12, "inheritedFrom": None}
+    assert field in changes["changed"]["fields"]
     assert changes["changed"]["triggers"][0]["nextFireTime"] is None
     assert changes["gone"] == {
         "action": "delete",

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import Select, select, update
 
 from reconciler.model.lease import Term
-from reconciler.store import claims, nodes, slots
+from reconciler.store import claiming, claims, nodes, slots
 from reconciler.store.database import Tx
 from reconciler.store.leader import guard
 from reconciler.store.tables import nodes as nodes_table
@@ -60,9 +60,22 @@ def cursor_moved_in_another_transaction() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def caps_are_not_looked_at() -> Iterator[None]:
+    """A claim takes what it finds, however full its queue is."""
+
+    def claim_all(tx: Tx, _limits: object, most: int, admitted: Mapping[str, Any], **facts: Any) -> Sequence[Any]:
+        whole = claiming._claim_from_any_queue  # noqa: SLF001 - a mutant is made of internals
+        return tx.run(whole, node_id=facts["node_id"], most=most, **admitted).all()
+
+    with _replaced(claiming, "_claim_within", claim_all):
+        yield
+
+
 MUTANTS: Final[Mapping[str, Callable[[], AbstractContextManager[None]]]] = {
     "no-fence-on-finish": no_fence_on_finish,
     "reap-ignores-expiry": reap_ignores_expiry,
+    "caps-are-not-looked-at": caps_are_not_looked_at,
     "cursor-moved-in-another-transaction": cursor_moved_in_another_transaction,
 }
 

@@ -12,6 +12,7 @@ MOST_SEEDS: Final = 2000
 LAWS: Final = {
     "no-fence-on-finish": "I3",
     "reap-ignores-expiry": "I1",
+    "caps-are-not-looked-at": "C1",
     "cursor-moved-in-another-transaction": "S2",
 }
 """The law that each one breaks."""

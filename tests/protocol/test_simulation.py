@@ -1,4 +1,4 @@
-"""The protocol under a seeded scheduler (invariants I1-I5, L1, L2, S1-S4, R1-R7); docs/simulation.md."""
+"""The protocol under a seeded scheduler (invariants I1-I5, L1, L2, S1-S4, R1-R7, C1); docs/simulation.md."""
 
 import os
 from collections import Counter
@@ -12,6 +12,8 @@ from tests.protocol.simulation.shrink import shrunk, smallest, told
 
 IN_CI = 350
 IN_PROOF = 5000
+MANY_STEPS = 30
+"""So many deviations that most of them cannot matter."""
 
 
 @pytest.fixture
@@ -74,7 +76,8 @@ def test_a_seed_always_plays_the_same(player: Player, seed: int) -> None:
 def test_a_failure_is_made_small(player: Player) -> None:
     """The clean order finds nothing here; some of the deviations do."""
     with MUTANTS["cursor-moved-in-another-transaction"]():
-        found = next(verdict for seed in range(2000) if not (verdict := player.play(seed)).holds)
+        verdicts = (player.play(seed) for seed in range(2000))
+        found = next(verdict for verdict in verdicts if not verdict.holds and len(verdict.steps) > MANY_STEPS)
         small = smallest(player, found)
 
     assert not small.holds

@@ -43,6 +43,11 @@ class Committer:
     def write(self, name: str, **spec: Any) -> None:
         self.put(f"{name}.yaml", document(name, **spec))
 
+    def declare(self, kind: str, name: str, **spec: Any) -> None:
+        """Write an object of another kind, in a file of its own."""
+        body = {"apiVersion": "reconciler/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+        self.put(f"{kind.lower()}-{name}.yaml", yaml.safe_dump(body))
+
     def put(self, file: str, text: str) -> None:
         path = self.folder / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +65,7 @@ class Committer:
     def approve(self, digest: str) -> None:
         self.store.database.tx(lambda tx: passes.approve(tx, digest, actor="os:operator"))
 
-    def live(self) -> dict[str, definitions.StoredDefinition]:
-        """What the store holds, by name."""
-        return {each.name: each for each in self.store.database.read(lambda tx: definitions.listed(tx, limit=1000))}
+    def live(self, kind: str = "Job") -> dict[str, definitions.StoredDefinition]:
+        """What the store holds of a kind, by name."""
+        found = self.store.database.read(lambda tx: definitions.listed(tx, limit=1000, kind=kind))
+        return {each.name: each for each in found}

@@ -25,6 +25,7 @@ def twenty(committer: Committer) -> None:
 
 
 def test_what_is_declared_is_created_with_its_triggers(committer: Committer) -> None:
+    committer.declare("Queue", "reports")
     committer.write("report", triggers=[{"cron": "0 7 * * *"}], queue="reports", priority=7)
 
     ended = committer.apply()

@@ -17,7 +17,7 @@ from tests.spec.golden import FILES, FOLDER, REPORTS, expected
 VALID = "apiVersion: reconciler/v1\nkind: Job\nmetadata: {name: good}\nspec: {handler: {type: slow}}\n"
 CODE = Path(load.__file__).parents[1]
 RULE = re.compile(
-    r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret)\.[a-z-]+)"'
+    r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret|queue|defaults)\.[a-z-]+)"'
 )
 NOT_ABOUT_FILES = {"placeholder.size"}
 
@@ -56,7 +56,10 @@ def test_a_tree_with_all_of_them_is_reported_at_once(monkeypatch: pytest.MonkeyP
     report = as_text(load_tree("files"))
 
     assert report == expected("all-at-once", report)
-    assert not load_tree("files").definitions
+    assert [each.key for each in load_tree("files").definitions] == [
+        ("Defaults", "defaults-good"),
+        ("Queue", "queues-good"),
+    ]
 
 
 def _oversized(jobs: Path) -> None:

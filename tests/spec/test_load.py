@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.definition import Job
 from reconciler.spec.load import load_paths, load_tree
 
 JOB = """\
@@ -29,7 +30,7 @@ def write(root: Path, **files: str) -> None:
 
 
 def names(root: Path) -> list[str]:
-    return [definition.job.name for definition in load_tree(root).definitions]
+    return [definition.declared.name for definition in load_tree(root).definitions]
 
 
 @pytest.mark.case("GIT-03")
@@ -45,9 +46,9 @@ def test_broken_files_leave_the_good_ones_alone(tmp_path: Path) -> None:
 
     tree = load_tree(tmp_path)
 
-    assert [definition.job.name for definition in tree.definitions] == [f"good-{number}" for number in range(7)]
+    assert [definition.declared.name for definition in tree.definitions] == [f"good-{number}" for number in range(7)]
     assert [problem.rule for problem in tree.problems] == ["schema.unknown-handler", "schema.range", "yaml.syntax"]
-    assert set(tree.broken_names) == {"bad-range", "bad-handler"}
+    assert set(tree.broken_names) == {("Job", "bad-range"), ("Job", "bad-handler")}
     assert not tree.complete
     assert set(tree.texts) == {f"{tmp_path}/{name}.yaml" for name in bad}
 
@@ -58,7 +59,7 @@ def test_a_broken_definition_with_a_name_leaves_the_tree_complete(tmp_path: Path
     tree = load_tree(tmp_path)
 
     assert tree.complete
-    assert set(tree.broken_names) == {"known"}
+    assert set(tree.broken_names) == {("Job", "known")}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_definition_without_a_possible_name_makes_the_tree_incomplete(text: st
     tree = load_tree(tmp_path)
 
     assert not tree.complete
-    assert [definition.job.name for definition in tree.definitions] == ["good"]
+    assert [definition.declared.name for definition in tree.definitions] == ["good"]
 
 
 def test_a_fault_of_the_text_makes_its_definition_broken(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_fault_of_the_text_makes_its_definition_broken(tmp_path: Path) -> None
     tree = load_tree(tmp_path)
 
     assert [problem.rule for problem in tree.problems] == ["yaml.duplicate-key"]
-    assert set(tree.broken_names) == {"twice"}
+    assert set(tree.broken_names) == {("Job", "twice")}
     assert tree.definitions == []
 
 
@@ -100,7 +101,7 @@ def test_one_name_in_two_files_is_refused_in_both(tmp_path: Path) -> None:
     assert names(tmp_path) == ["other"]
     assert [str(problem.place) for problem in tree.problems] == [f"{tmp_path}/a.yaml:4:9", f"{tmp_path}/b.yaml:4:9"]
     assert f"{tmp_path}/b.yaml:4:9" in tree.problems[0].what
-    assert set(tree.broken_names) == {"same"}
+    assert set(tree.broken_names) == {("Job", "same")}
 
 
 def test_several_documents_of_a_file_are_several_definitions(tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_several_documents_of_a_file_are_several_definitions(tmp_path: Path) -> 
 
     tree = load_tree(tmp_path)
 
-    assert [(each.job.name, each.place.line) for each in tree.definitions] == [("first", 3), ("second", 12)]
+    assert [(each.declared.name, each.place.line) for each in tree.definitions] == [("first", 3), ("second", 12)]
     assert tree.definitions[1].lines["spec.priority"] == 18
 
 
@@ -120,7 +121,7 @@ def test_where_a_definition_stands_does_not_change_what_it_is(tmp_path: Path) ->
 
     one, two = (load_tree(tmp_path / name).definitions[0] for name in ("one", "two"))
 
-    assert one.job.digest == two.job.digest
+    assert one.declared.digest == two.declared.digest
 
 
 def test_writing_a_default_out_is_a_change_of_what_is_declared(tmp_path: Path) -> None:
@@ -128,8 +129,10 @@ def test_writing_a_default_out_is_a_change_of_what_is_declared(tmp_path: Path) -
     write(tmp_path / "one", a=job("same"))
     write(tmp_path / "two", a=job("same").replace("  priority: 5\n", ""))
 
-    one, two = (load_tree(tmp_path / name).definitions[0].job for name in ("one", "two"))
+    one, two = (load_tree(tmp_path / name).definitions[0].declared for name in ("one", "two"))
 
+    assert isinstance(one, Job)
+    assert isinstance(two, Job)
     assert one.priority == two.priority == 5
     assert one.digest != two.digest
 
@@ -154,7 +157,7 @@ def test_files_and_folders_are_read_as_one_tree(tmp_path: Path) -> None:
 
     tree = load_paths([tmp_path / "jobs", tmp_path / "b.yaml", tmp_path / "c.yaml", tmp_path / "b.yaml"])
 
-    assert [definition.job.name for definition in tree.definitions] == ["b"]
+    assert [definition.declared.name for definition in tree.definitions] == ["b"]
     assert [problem.rule for problem in tree.problems] == ["name.duplicate", "name.duplicate"]
 
 

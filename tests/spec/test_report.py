@@ -6,6 +6,7 @@ import pytest
 from reconciler.errors import Place, Problem, Severity
 from reconciler.spec.load import load_tree
 from reconciler.spec.report import as_json, as_text, frame, is_valid, one_line
+from reconciler.spec.schemas import JOB, schema
 
 PROBLEM = Problem(
     "schema.unknown-field",
@@ -13,6 +14,7 @@ PROBLEM = Problem(
     "spec.priorty",
     'unknown field "priorty"',
     'Did you mean "priority"?',
+    allowed=tuple(sorted(schema(JOB)["properties"]["spec"]["properties"])),
 )
 TEXT = "\n" * 13 + "  priorty: 7\n"
 
@@ -25,7 +27,7 @@ def test_a_problem_is_shown_as_the_interface_says() -> None:
         "14 |   priorty: 7",
         '   |   ^^^^^^^ did you mean "priority"?',
     ]
-    assert frame(PROBLEM, TEXT).splitlines()[5].startswith("   = allowed here: description, gracePeriod, handler")
+    assert frame(PROBLEM, TEXT).splitlines()[5].startswith("   = allowed here: defaults, description, grace")
 
 
 def test_a_problem_fits_into_one_line() -> None:

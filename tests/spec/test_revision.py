@@ -51,7 +51,7 @@ def test_a_revision_is_read_as_it_was_committed(repository: Path) -> None:
     tree = load_revision(jobs, "HEAD")
 
     assert tree == committed
-    assert [definition.job.name for definition in tree.definitions] == ["a", "b"]
+    assert [definition.declared.name for definition in tree.definitions] == ["a", "b"]
     assert [ignored.path for ignored in tree.ignored] == ["notes.md"]
 
 
@@ -95,7 +95,7 @@ def test_committed_links_follow_the_rules_of_those_on_disk(repository: Path) -> 
 
     tree = load_revision(jobs, "HEAD")
 
-    assert [definition.job.name for definition in tree.definitions] == ["a", "hidden", "b"]
+    assert [definition.declared.name for definition in tree.definitions] == ["a", "hidden", "b"]
     assert [problem.place.file.rpartition("/")[2] for problem in tree.problems] == ["nowhere.yaml", "out.yaml"]
     assert not tree.complete
     assert (tree.definitions, tree.complete) == (load_tree(jobs).definitions, load_tree(jobs).complete)

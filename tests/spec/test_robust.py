@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.clock import SECOND_US
-from reconciler.model.definition import Json
+from reconciler.model.definition import Job, Json
 from reconciler.model.tree import Tree
 from reconciler.schedule.occurrences import compile_timing
 from reconciler.spec.files import Content, Scan
@@ -113,7 +113,8 @@ def test_damaged_definitions_are_refused_with_places_or_work(documents: list[dic
     assert all(problem.what and problem.mend and problem.place.line >= 1 for problem in tree.problems)
     assert len(tree.definitions) == len(documents) or tree.problems
     for definition in tree.definitions:
-        for trigger in definition.job.triggers:
+        assert isinstance(definition.declared, Job)
+        for trigger in definition.declared.triggers:
             compile_timing(trigger.timing, activated_us=0).next_after(1_767_225_600 * SECOND_US)
 
 

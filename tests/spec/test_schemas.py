@@ -11,12 +11,15 @@ from jsonschema import Draft7Validator
 
 from reconciler.model import definition
 from reconciler.model.definition import job_from, parse_duration
+from reconciler.model.kinds import KINDS
 from reconciler.spec import later, payload
 from reconciler.spec.schemas import JOB, faults, faults_by, handler_types, schema
 from reconciler.worker import execute
 
 ALL = [
     JOB,
+    "queue",
+    "defaults",
     *(
         f"handlers/{kind}"
         for kind in ("cleanup", "command", "csv-transform", "flaky", "noop", "report-generator", "slow")
@@ -29,6 +32,7 @@ FULL_JOB: dict[str, Any] = {
     "spec": {
         "description": "Everything that acts.",
         "owner": "reporting@northstar.example",
+        "defaults": "none",
         "suspend": False,
         "handler": {"type": "slow", "with": {"duration": "5s"}},
         "parameters": [{"name": "region", "schema": {"type": "string", "enum": ["eu", "us"]}, "default": "eu"}],
@@ -93,7 +97,7 @@ def test_examples_and_defaults_are_what_their_schema_allows(name: str) -> None:
 
 
 def test_there_is_a_payload_schema_for_each_handler() -> None:
-    assert [f"handlers/{kind}" for kind in handler_types()] == ALL[1:]
+    assert [f"handlers/{kind}" for kind in handler_types()] == ALL[3:]
 
 
 def test_a_job_with_every_field_is_valid_and_uses_every_field() -> None:
@@ -120,20 +124,39 @@ def test_published_defaults_are_those_the_program_uses() -> None:
     assert schema(JOB)["definitions"]["trigger"]["properties"]["timeZone"]["default"] == definition.DEFAULT_TIME_ZONE
 
 
+def test_defaults_hold_the_fields_of_a_job_and_of_a_trigger_that_can_be_shared() -> None:
+    """The schemas stand alone, as editors want them, so the fields are written twice."""
+    job, shared = schema(JOB), schema("defaults")
+    of_job = {**job["properties"]["spec"]["properties"]}
+    of_job["handler"] = {name: value for name, value in of_job["handler"].items() if name != "required"}
+    of_trigger = job["definitions"]["trigger"]["properties"]
+    parts = shared["properties"]["spec"]["properties"]
+
+    assert parts["job"]["properties"] == {n: of_job[n] for n in of_job if n not in {"triggers", "defaults"}}
+    assert parts["trigger"]["properties"] == {n: of_trigger[n] for n in ("timeZone", "parameters")}
+    for name in ("queue", "defaults"):
+        assert schema(name)["definitions"].items() <= job["definitions"].items()
+
+
 def test_fields_to_come_are_no_fields_yet() -> None:
     job = schema(JOB)
+    shared = schema("defaults")["properties"]["spec"]["properties"]
     acting = {
         "metadata": job["properties"]["metadata"]["properties"],
         "spec": job["properties"]["spec"]["properties"],
         "spec.triggers[]": job["definitions"]["trigger"]["properties"],
         "spec.retry.on": job["properties"]["spec"]["properties"]["retry"]["properties"]["on"]["properties"],
         "spec.retry.neverOn": job["properties"]["spec"]["properties"]["retry"]["properties"]["neverOn"]["properties"],
+        "spec.job": shared["job"]["properties"],
+        "spec.trigger": shared["trigger"]["properties"],
+        "spec.job.retry.on": shared["job"]["properties"]["retry"]["properties"]["on"]["properties"],
+        "spec.job.retry.neverOn": shared["job"]["properties"]["retry"]["properties"]["neverOn"]["properties"],
         "spec.handler.with.env[]": schema("handlers/command")["properties"]["env"]["items"]["properties"],
     }
 
     assert acting.keys() == later.FIELDS.keys()
     assert all(not names & acting[place].keys() for place, names in later.FIELDS.items())
-    assert "Job" not in later.KINDS
+    assert not set(KINDS) & later.KINDS
     assert not later.HANDLERS & set(handler_types())
 
 

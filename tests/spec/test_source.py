@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.errors import Place
 from reconciler.model.definition import Json
 from reconciler.spec import source
-from reconciler.spec.nodes import Scalar, dotted, find, lines_of, place_at, place_inside, value_of
+from reconciler.spec.nodes import Scalar, dotted, find, keys_in, place_at, place_inside, value_of
 from reconciler.spec.source import Document, Limits, Source, read
 
 LIMITS = Limits()
@@ -184,7 +184,7 @@ def test_paths_and_lines_name_list_items_by_name() -> None:
     root = only("spec:\n  triggers:\n  - name: a\n    cron: x\n  - every: 5m\n  argv: [x,\n    y]\n").root
 
     assert dotted(root, ("spec", "triggers", 0, "cron")) == "spec.triggers[a].cron"
-    assert dict(lines_of(root)) == {
+    assert {path: key.line for path, key in keys_in(root)} == {
         "": 1,
         "spec": 1,
         "spec.triggers": 2,

@@ -7,10 +7,12 @@ from typing import Any
 
 from reconciler.clock import SECOND_US
 from reconciler.model.definition import Job, job_from
+from reconciler.model.kinds import Declared, Key, declared_from, key_of
 from reconciler.model.lease import Session, Term
+from reconciler.model.policy import OnDelete
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
 from reconciler.schedule.misfire import DEFAULT, Misfire
-from reconciler.store import claims, definitions, leader, nodes, passes, queries, revisions, runs, slots
+from reconciler.store import claiming, claims, definitions, leader, nodes, passes, queries, revisions, runs, slots
 from reconciler.store.database import Database
 from tests.turned import TurnedClock
 
@@ -26,6 +28,11 @@ def job(name: str, **spec: Any) -> Job:
         spec["triggers"] = [{"every": spec.pop("every")}]
     document = {"handler": {"type": "slow"}, **spec}
     return job_from({"apiVersion": "reconciler/v1", "kind": "Job", "metadata": {"name": name}, "spec": document})
+
+
+def queue(name: str, **spec: Any) -> Declared:
+    """Declare a queue; `spec` are fields of its spec."""
+    return declared_from({"apiVersion": "reconciler/v1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
 
 
 @dataclass
@@ -46,16 +53,20 @@ class Store:
             self.term = won
         return won
 
-    def apply(self, *jobs: Job, remove: Sequence[str] = ()) -> None:
-        """Reconcile by hand: create or change `jobs`, prune `remove`."""
-        known = {each.name: each for each in self.database.read(lambda tx: definitions.listed(tx, limit=1000))}
+    def apply(self, *declared: Declared, remove: Sequence[str] = (), remove_queues: Sequence[str] = ()) -> None:
+        """Reconcile by hand: create or change what is declared, prune `remove` (jobs) and `remove_queues`."""
+        known = {key: each for kind in ("Job", "Queue") for key, each in self.live(kind)}
         staged = []
-        for each in jobs:
-            old = known.get(each.name)
+        for each in declared:
+            old = known.get(key_of(each))
             uid = old.uid if old else f"uid-{next(self.serial)}"
             staged.append(revisions.Staged(uid, old.generation + 1 if old else 1, each, "jobs.yaml", 1))
         removals = [
-            revisions.Removal(known[name].id, name, job_from(known[name].document).on_delete) for name in remove
+            revisions.Removal(known["Job", name].id, ("Job", name), job_from(known["Job", name].document).on_delete)
+            for name in remove
+        ]
+        removals += [
+            revisions.Removal(known["Queue", name].id, ("Queue", name), OnDelete.DRAIN) for name in remove_queues
         ]
         term = self.term
         pass_id = self.database.tx(lambda tx: passes.start(tx, term, "default", pass_id=None))
@@ -74,10 +85,15 @@ class Store:
         )
 
         def flip(tx: Any) -> None:
-            revisions.flip(tx, term, pass_id, revision=change, jobs={each.uid: each.job for each in staged})
+            revisions.flip(tx, term, pass_id, revision=change, staged=staged)
             passes.conclude(tx, term, pass_id, passes.PassState.APPLIED, report={})
 
         self.database.tx(flip)
+
+    def live(self, kind: str) -> list[tuple[Key, definitions.StoredDefinition]]:
+        """The definitions of a kind."""
+        found = self.database.read(lambda tx: definitions.listed(tx, limit=1000, kind=kind))
+        return [((kind, each.name), each) for each in found]
 
     def settle(self, misfire: Misfire = DEFAULT) -> slots.Settled:
         return self.database.tx(
@@ -115,7 +131,7 @@ class Store:
         )
 
     def claim(self, node: Session, limit: int = 1, *, queues: Sequence[str] | None = None) -> list[Claim]:
-        return self.database.tx(lambda tx: claims.claim(tx, node, limit=limit, handlers=["slow"], queues=queues))
+        return self.database.tx(lambda tx: claiming.claim(tx, node, limit=limit, handlers=["slow"], queues=queues))
 
     def finish(self, node: Session, claim: Claim, result: AttemptOutcome = AttemptOutcome.SUCCEEDED) -> bool:
         outcome = Outcome(claim.run_id, claim.fence, claim.attempt, result, started_us=0, finished_us=1)

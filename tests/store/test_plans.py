@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pytest
 from psycopg import sql
 from sqlalchemy import Connection, event, insert, text
 
 from reconciler.clock import SECOND_US
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
-from reconciler.store import claims, runs, slots
+from reconciler.store import claims, places, queries, runs, slots
 from reconciler.store.tables import runs as runs_table
 from reconciler.store.tables import triggers as triggers_table
-from tests.store.cast import Store, job
+from tests.store.cast import Store, job, queue
 from tests.turned import START_US
 
 MANY: Final = 10_000
 CALLS: Final = 8
 GONE: Final = 10**9
 """The id of a node that nobody knows any more."""
-BIG: Final = frozenset({"runs", "triggers"})
+BIG: Final = frozenset({"runs", "triggers", "places"})
 STATES: Final = [RunState.PENDING] * 60 + [RunState.SCHEDULED] * 37 + [RunState.RUNNING] * 3
 """A busy store: much waits, little is held."""
 
@@ -73,6 +74,55 @@ STEPS: Final[dict[str, tuple[Step, str]]] = {
     "cancels": (_ask_for_cancels, "ix_runs_held"),
 }
 """What leaders and workers do all day, and the index that finds its rows."""
+
+
+LIMITED: Final[dict[str, tuple[Step, str]]] = {
+    "claim": (lambda store: store.claim(store.node("any"), 10), "ix_runs_ready"),
+    "claim of one queue": (lambda store: store.claim(store.node("picky"), 10, queues=["default"]), "ix_runs_ready"),
+    "reap": (lambda store: store.reap(), "ix_runs_held"),
+}
+"""The same where one queue is full with ten thousand runs waiting before all others, and another is suspended."""
+
+
+@pytest.mark.parametrize("most_everywhere", [None, 1000])
+def test_work_that_no_place_is_free_for_is_not_walked_over(store: Store, most_everywhere: int | None) -> None:
+    """A full queue, or a suspended one, hides nothing behind it and costs a claim nothing."""
+    _fill(store)
+    store.apply(queue("full", max=3), queue("closed", suspend=True), queue("roomy", max=5000))
+    store.apply(job("crowd", queue="full"), job("shut", queue="closed"))
+    _crowd(store, "crowd", "shut")
+    store.claim(store.node("holder"), 3, queues=["full"])
+    store.database.tx(lambda tx: places.set_cap(tx, store.term, most_everywhere))
+
+    caught = {name: _caught(store, step) for name, (step, _) in LIMITED.items()}
+    plans = {name: [access for each in found for access in _planned(store, each)] for name, found in caught.items()}
+
+    whole = {name: each for name, found in plans.items() for each in found if each.table in BIG and not each.index}
+    unused = {name for name, (_, index) in LIMITED.items() if index not in {each.index for each in plans[name]}}
+    assert not whole, "reads a whole table"
+    assert not unused, "does not use its index"
+    assert {each.queue for each in _claimed(store)} == {"default"}
+
+
+def _crowd(store: Store, *names: str) -> None:
+    """Let ten thousand runs of each job wait, all of them before whatever waits already."""
+    for name in names:
+        ((_, found),) = [each for each in store.live("Job") if each[1].name == name]
+        with store.database.engine.begin() as connection:
+            asks = text("SELECT requirement_id FROM definitions WHERE id = :id")
+            requirement_id = connection.execute(asks, {"id": found.id}).scalar_one()
+            rows = [
+                {**_run(number, found.id, requirement_id, 0), "state": RunState.PENDING, "order_key": number}
+                | {"fence": 0, "attempt": 0, "node_id": None}
+                for number in range(MANY)
+            ]
+            connection.execute(insert(runs_table), rows)
+            connection.execute(text("ANALYZE"))
+
+
+def _claimed(store: Store) -> list[queries.RunRow]:
+    node = store.node("taker")
+    return [store.run(each.run_id) for each in store.claim(node, 10)]
 
 
 def test_no_step_of_the_protocol_reads_a_whole_table(store: Store) -> None:

@@ -15,6 +15,7 @@ from reconciler.model.run import TERMINAL, AttemptOutcome, RunState
 from reconciler.store import runs as run_steps
 from reconciler.store import schema
 from reconciler.store.database import Database
+from reconciler.store.queue_tables import queues
 from reconciler.store.tables import attempts, leader, metadata, nodes, passes, run_history, runs, slots, triggers
 from tests.store.cast import Store, job
 
@@ -155,6 +156,7 @@ NODE: Final = {
     "heartbeat_us": 0,
     "lease_until_us": 0,
 }
+QUEUE: Final = {"name": "reports", "max_running": 1, "aging_us": 1, "suspended": False}
 PASS: Final = {"source": "default", "state": "Requested", "requested_by": "tests", "requested_us": 0}
 RIGHT: Final[dict[str, tuple[Table, Mapping[str, Any]]]] = {
     "a live run": (runs, LIVE_RUN),
@@ -163,6 +165,7 @@ RIGHT: Final[dict[str, tuple[Table, Mapping[str, Any]]]] = {
     "a hold": (attempts, HOLD),
     "a node": (nodes, NODE),
     "a pass": (passes, PASS),
+    "a queue": (queues, QUEUE),
 }
 WRONG: Final[dict[str, tuple[Table, Mapping[str, Any]]]] = {
     "a run that runs on no node": (runs, LIVE_RUN | {"state": RunState.RUNNING}),
@@ -172,6 +175,9 @@ WRONG: Final[dict[str, tuple[Table, Mapping[str, Any]]]] = {
     "a live run in a state that is none": (runs, LIVE_RUN | {"state": "Lost"}),
     "a priority above 9": (runs, LIVE_RUN | {"priority": 10}),
     "a priority below 0": (runs, LIVE_RUN | {"priority": -1}),
+    "a waiting run that holds a place of its queue": (runs, LIVE_RUN | {"queue_place_id": 1}),
+    "a waiting run that holds a place of all queues": (runs, LIVE_RUN | {"global_place_id": 1}),
+    "a queue in which nothing may run": (queues, QUEUE | {"max_running": 0}),
     "more attempts than claims": (runs, LIVE_RUN | {"attempt": 1, "fence": 0}),
     "a finished run that runs": (run_history, FINISHED_RUN | {"state": RunState.RUNNING}),
     "a finished run that waits": (run_history, FINISHED_RUN | {"state": RunState.PENDING}),
@@ -228,8 +234,8 @@ def _objects(connection: Connection) -> Mapping[str, Any]:
 
 
 def _clauses(made: str) -> list[str]:
-    """The columns and constraints of a CREATE; their order, and brackets around a default, mean nothing."""
-    plain = re.sub(r"\s+", " ", made).replace("DEFAULT (false)", "DEFAULT false")
+    """The columns and constraints of a CREATE; their order, brackets around a default and quotes mean nothing."""
+    plain = re.sub(r"\s+", " ", made).replace("DEFAULT (false)", "DEFAULT false").replace('"', "")
     parts, depth = [""], 0
     for letter in plain:
         depth += {"(": 1, ")": -1}.get(letter, 0)

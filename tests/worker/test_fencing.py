@@ -8,7 +8,7 @@ from sqlalchemy import Update, update
 
 from reconciler.clock import SystemClock
 from reconciler.model.run import AttemptOutcome
-from reconciler.store import claims, logs, nodes
+from reconciler.store import claiming, logs, nodes
 from reconciler.store.database import Database, Tx
 from reconciler.store.tables import nodes as nodes_table
 from reconciler.worker.events import FencedOut, RunStarted, RunStopped, SessionLost, SessionOpened
@@ -44,7 +44,7 @@ def finish_elsewhere(stage: Stage) -> None:
     """Another node takes the run over and succeeds."""
     stage.store.reap()
     other = stage.store.node("other", handlers=["command"])
-    won = stage.store.database.tx(lambda tx: claims.claim(tx, other, limit=9, handlers=["command"], queues=None))
+    won = stage.store.database.tx(lambda tx: claiming.claim(tx, other, limit=9, handlers=["command"], queues=None))
     assert [stage.store.finish(other, each) for each in won] == [True]
 
 

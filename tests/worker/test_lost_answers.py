@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.run import AttemptOutcome, RunState
-from reconciler.store import claims
+from reconciler.store import claiming, claims
 from reconciler.store.database import Tx
 from reconciler.worker.events import FencedOut, RunStarted, SessionLost, SessionOpened, StoreFailed, StrayFound
 from tests.lost import Losing, lose_first_answer, losing
@@ -43,7 +43,7 @@ def test_a_run_whose_claim_was_not_answered_is_handed_back_and_runs_once(
     stage: Stage, way: Losing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R2: nobody here knows of it, and nobody else may touch it while the session lives."""
-    lost = lose_first_answer(monkeypatch, way, claims, "claim")
+    lost = lose_first_answer(monkeypatch, way, claiming, "claim")
 
     run = stage.run(effects(tmp_path))
 
@@ -63,7 +63,7 @@ def test_a_run_that_turns_up_late_is_found_too(stage: Stage) -> None:
     run = stage.store.trigger("elsewhere")
     session = stage.worker._membership.session  # noqa: SLF001 - only the session itself may claim
     assert session
-    stage.store.database.tx(lambda tx: claims.claim(tx, session, limit=1, handlers=["slow"], queues=["default"]))
+    stage.store.database.tx(lambda tx: claiming.claim(tx, session, limit=1, handlers=["slow"], queues=["default"]))
 
     stage.turn_until(lambda: not stage.is_running(run) or stage.told(RunStarted), seconds=FAST.lease_seconds / 3 + 2)
 

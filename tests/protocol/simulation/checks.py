@@ -8,10 +8,11 @@ from typing import Final
 from tests.protocol.simulation.check_claims import Claims
 from tests.protocol.simulation.check_leader import Lead
 from tests.protocol.simulation.check_life import Life
+from tests.protocol.simulation.check_places import Places
 from tests.protocol.simulation.check_slots import Slots
 from tests.protocol.simulation.evidence import Checker, Evidence
 
-_CHECKERS: Final = (Claims, Lead, Slots, Life)
+_CHECKERS: Final = (Claims, Lead, Slots, Life, Places)
 
 
 def judge(evidence: Evidence) -> tuple[list[str], list[str]]:

@@ -12,7 +12,7 @@ from reconciler.clock import SECOND_US
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
 from reconciler.model.run import AttemptOutcome, Outcome
-from reconciler.store import claims, nodes
+from reconciler.store import claiming, claims, nodes
 from reconciler.store.database import Tx
 from tests.protocol.simulation.cast import Process
 from tests.protocol.simulation.jobs import Jobs, Seen
@@ -175,7 +175,7 @@ class Node:
         self._is_unsure = self._seen.reads_back
         try:
             won = self._write(
-                self._seat, session, lambda tx: claims.claim(tx, session, limit=free, handlers=HANDLERS, queues=None)
+                self._seat, session, lambda tx: claiming.claim(tx, session, limit=free, handlers=HANDLERS, queues=None)
             )
         except SessionLostError:
             self._lose(session)

@@ -5,26 +5,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from reconciler.clock import SECOND_US
 from reconciler.errors import NotFoundError, NotLeaderError, StoreUnavailableError
+from reconciler.model.kinds import Declared
 from reconciler.model.lease import Term
 from reconciler.model.policy import OnDelete
-from reconciler.store import definitions, passes, revisions, runs
+from reconciler.store import definitions, passes, places, revisions, runs
 from reconciler.store.database import Database, Tx
 from tests.protocol.simulation.cast import Process
 from tests.protocol.simulation.leaders import Leaders
 from tests.protocol.simulation.plan import TIMINGS, Scenario
 from tests.protocol.simulation.stage import Seat
 from tests.protocol.simulation.world import World
-from tests.store.cast import job
+from tests.store.cast import job, queue
 
 ANCHOR: Final = "2026-01-01T00:00:00Z"
 OPERATOR: Final = "operator"
+NARROW: Final = "narrow"
+"""The queue of two of the jobs."""
 MAX_ATTEMPTS: Final = 2
 BACKOFF_US: Final = SECOND_US
 _RETRY: Final = {"maxAttempts": MAX_ATTEMPTS, "backoff": "Fixed", "initial": "1s"}
+_EDITS_A_CAP: Final = 0.25
 _AGAIN_SECONDS: Final = 0.7
 _ON_TIME_US: Final = round(TIMINGS.on_time_seconds * SECOND_US)
 
@@ -88,6 +93,7 @@ class Committer:
         self._uids = (f"uid-{number}" for number in itertools.count())
         self._edited = world.scenario.intervals[2]
         self._specs = declared_first(world.scenario)
+        self._caps = world.scenario.caps
 
     def act(self) -> None:
         """Make a few edits."""
@@ -98,10 +104,16 @@ class Committer:
             self._apply_until_done()
 
     def _edit(self) -> None:
+        if self._seat.fraction() < _EDITS_A_CAP:
+            self._caps = (self._cap(), self._cap())
+            return
         name = ("alpha", "beta")[self._seat.whole(0, 1)]
         spec = self._specs.get(name)
         if spec is None:  # it was removed: declare it anew
-            self._specs[name] = {"triggers": [{"name": "often", "every": self._edited, "anchor": ANCHOR}]}
+            self._specs[name] = {
+                "queue": NARROW,
+                "triggers": [{"name": "often", "every": self._edited, "anchor": ANCHOR}],
+            }
             return
         match self._seat.whole(0, 4):
             case 0:
@@ -116,6 +128,9 @@ class Committer:
             case _:
                 spec["priority"] = self._seat.whole(4, 6)
 
+    def _cap(self) -> int | None:
+        return (None, 1, 2, 3)[self._seat.whole(0, 3)]
+
     def _other(self, spec: Mapping[str, Any]) -> str:
         now = {each["every"] for each in spec["triggers"]}
         return next(each for each in self._world.scenario.intervals[::-1] if each not in now)
@@ -125,7 +140,7 @@ class Committer:
             try:
                 term = self._leaders.term()
                 with self._world.acting(term=term.number):
-                    apply(self._seat.database, term, self._specs, self._uids)
+                    apply(self._seat.database, term, self._specs, self._uids, caps=self._caps)
             except (NotLeaderError, StoreUnavailableError):
                 self._world.sleep(_AGAIN_SECONDS)
             else:
@@ -137,27 +152,44 @@ def declared_first(scenario: Scenario) -> dict[str, dict[str, Any]]:
     first, second, _ = scenario.intervals
     return {
         "alpha": {"triggers": [{"name": "often", "every": first}], "retry": _RETRY},
-        "beta": {"triggers": [{"name": "often", "every": second, "anchor": ANCHOR}]},
-        "gamma": {"retry": _RETRY},
+        "beta": {"queue": NARROW, "triggers": [{"name": "often", "every": second, "anchor": ANCHOR}]},
+        "gamma": {"queue": NARROW, "retry": _RETRY},
     }
 
 
-def apply(database: Database, term: Term, specs: Mapping[str, Mapping[str, Any]], uids: Iterator[str]) -> None:
+def apply(
+    database: Database,
+    term: Term,
+    specs: Mapping[str, Mapping[str, Any]],
+    uids: Iterator[str],
+    *,
+    caps: tuple[int | None, int | None],
+) -> None:
     """Bring the store to what is declared, as a leader's pass does."""
-    wanted = {name: job(name, **spec) for name, spec in specs.items()}
+    of_queue, of_all = caps
+    narrow = queue(NARROW, **({} if of_queue is None else {"max": of_queue}))
+    wanted: dict[str, Declared] = {name: job(name, **spec) for name, spec in specs.items()} | {NARROW: narrow}
     pass_id = database.tx(lambda tx: passes.start(tx, term, "default", pass_id=None))
-    known = {each.name: each for each in database.read(lambda tx: definitions.listed(tx, limit=100))}
+    known = {
+        each.name: each
+        for kind in ("Job", "Queue")
+        for each in database.read(partial(definitions.listed, limit=100, kind=kind))
+    }
     staged = [
         revisions.Staged(old.uid if old else next(uids), old.generation + 1 if old else 1, each, "jobs.yaml", 1)
         for name, each in wanted.items()
         if (old := known.get(name)) is None or old.digest != each.digest
     ]
-    gone = [revisions.Removal(known[name].id, name, OnDelete.DRAIN) for name in sorted(known.keys() - wanted.keys())]
+    gone = [
+        revisions.Removal(known[name].id, ("Job", name), OnDelete.DRAIN)
+        for name in sorted(known.keys() - wanted.keys())
+    ]
     database.tx(lambda tx: revisions.stage(tx, term, pass_id, staged))
-    revision, jobs = _revision(gone), {each.uid: each.job for each in staged}
+    revision = _revision(gone)
 
     def flip(tx: Tx) -> None:
-        revisions.flip(tx, term, pass_id, revision=revision, jobs=jobs)
+        revisions.flip(tx, term, pass_id, revision=revision, staged=staged)
+        places.set_cap(tx, term, of_all)
         passes.conclude(tx, term, pass_id, passes.PassState.APPLIED, report={})
 
     database.tx(flip)

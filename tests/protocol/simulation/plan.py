@@ -70,6 +70,8 @@ class Scenario:
     change_points: frozenset[int] | None
     """Where priorities change; None means a random walk."""
     intervals: tuple[str, str, str]
+    caps: tuple[int | None, int | None]
+    """How many runs of the queue of two jobs, and of all queues, may run at once."""
     longest_step_seconds: int
 
     def __str__(self) -> str:
@@ -96,6 +98,7 @@ def scenario_of(seed: int) -> Scenario:
         change_points=points if by_priority else None,
         # A step of a day passes 17,280 slots of a 5 s trigger; few of a slow one.
         intervals=("11m", "7m", "20m") if far else ("1s", "2s", "3s"),
+        caps=chance_of(seed, "caps").choice(((None, None), (1, None), (2, None), (None, 2), (1, 2))),
         longest_step_seconds=_DAY_SECONDS if far else _SHORT_STEP_SECONDS,
     )
 

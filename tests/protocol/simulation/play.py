@@ -99,13 +99,14 @@ class Player:
 
     def _image(self, scenario: Scenario) -> str:
         """Give the image of a store to which the first revision was applied; that costs as much as half a schedule."""
-        name, stage = "_".join(scenario.intervals), self._stage
+        name, stage = "_".join(map(str, (*scenario.intervals, *scenario.caps))), self._stage
         if not stage.has(name):
             stage.begin(World(scenario, Tape(0, ()), is_traced=False))
             database = stage.seat("committer").database
             term = database.tx(lambda tx: leader.acquire(tx, "the stage", ttl_us=TTL_US))
             if term is not None:
-                apply(database, term, declared_first(scenario), (f"uid-first-{number}" for number in range(9)))
+                uids = (f"uid-first-{number}" for number in range(9))
+                apply(database, term, declared_first(scenario), uids, caps=scenario.caps)
             stage.keep(name)
         return name
 

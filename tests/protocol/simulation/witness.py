@@ -16,7 +16,9 @@ _WATCHED: Final = {
     "nodes": "id state lease_until_us",
     "triggers": "id timing activation activated_us cursor_us removed_us",
     "slots": "trigger_id slot_us recorded_by",
-    "runs": "id trigger_id slot_us due_us state fence attempt lost_leases node_id created_by",
+    "requirements": "id queue",
+    "queues": "name max_running",
+    "runs": "id trigger_id slot_us requirement_id due_us state fence attempt lost_leases node_id created_by",
     "run_history": "run_id trigger_id slot_us state fence node_id",
     "attempts": "run_id fence node_id outcome",
 }
