@@ -55,6 +55,7 @@ def command(
             idempotency_key=idempotency_key,
         )
     )
+    database.hint()
     click.echo(f"run {run_id} {'created' if is_new else 'exists already under this key'}")
     return wait_for(database, run_id, timeout) if waits else 0
 

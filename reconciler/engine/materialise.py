@@ -79,6 +79,8 @@ class Materialise:
             more = self._promote(term) or more
             if not settled.more:
                 break
+        if made:
+            self._database.hint()
         if made or skipped:
             emit(SlotsSettled(made, dict(skipped)))
         return _SHORTEST_SECONDS if more else self._idle_for()
@@ -92,6 +94,7 @@ class Materialise:
     def _promote(self, term: Term) -> bool:
         awoken = self._database.tx(lambda tx: runs.promote(tx, term, limit=_BATCH))
         if awoken.due or awoken.retried:
+            self._database.hint()
             emit(RunsAwoken(awoken.due, awoken.retried))
         return awoken.due + awoken.retried == _BATCH
 

@@ -56,6 +56,7 @@ class Reap:
             if reaped.counted:
                 emit(RunsCounted(reaped.counted))
             if reaped.put_back or reaped.parked:
+                self._database.hint()
                 emit(RunsReaped(reaped.put_back, reaped.parked))
             if len(reaped.put_back) + len(reaped.parked) < _BATCH:
                 return _EVERY_SECONDS

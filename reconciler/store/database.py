@@ -7,6 +7,7 @@ between the engines is in `dialect.py`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from reconciler.store.dialect import (
     Sqlite,
     TurnedPostgresql,
 )
+from reconciler.store.hints import Hints
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
@@ -203,6 +205,15 @@ class Database:
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run `fn` in a reading transaction; on SQLite it sees one snapshot and blocks no writer."""
         return self._repeated(fn, self._reader)
+
+    def hint(self) -> None:
+        """Tell idle workers that something became claimable; failing to is no harm: they poll."""
+        with contextlib.suppress(DBAPIError, PoolTimeoutError):
+            self._dialect.hint(self._writer)
+
+    def hints(self) -> Hints:
+        """Begin to hear of such hints, on a connection of its own. Raises what the driver raises."""
+        return self._dialect.hints(self._reader)
 
     def close(self) -> None:
         """Close every connection."""

@@ -46,6 +46,7 @@ from sqlalchemy.types import TypeEngine
 from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import UsageError
 from reconciler.store.files import refuse_network_file
+from reconciler.store.hints import Changes, Hints, Notifications, notify
 from reconciler.store.silence import connect_impatiently
 
 Columns = Mapping[str, type]
@@ -146,6 +147,12 @@ class Dialect(Protocol):
     def insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
         """Begin an INSERT that knows `on_conflict_do_nothing`."""
 
+    def hint(self, engine: Engine) -> None:
+        """Tell other processes that something became claimable; see `hints.py`."""
+
+    def hints(self, engine: Engine) -> Hints:
+        """Begin to hear of it."""
+
     def vitals(self, connection: Connection) -> Mapping[str, float]:
         """Measure the engine's own health: what keeps it from cleaning up, and how much it has not cleaned."""
 
@@ -231,6 +238,12 @@ class Sqlite:
 
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
+
+    def hint(self, engine: Engine) -> None:
+        """Nothing to do: every commit can be seen in the file."""
+
+    def hints(self, engine: Engine) -> Hints:
+        return Changes(engine)
 
     def vitals(self, connection: Connection) -> Mapping[str, float]:
         pages = {
@@ -330,6 +343,12 @@ class Postgresql:
 
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)
+
+    def hint(self, engine: Engine) -> None:
+        notify(engine)
+
+    def hints(self, engine: Engine) -> Hints:
+        return Notifications(engine)
 
     def vitals(self, connection: Connection) -> Mapping[str, float]:
         return dict(connection.exec_driver_sql(_VITALS).mappings().one())

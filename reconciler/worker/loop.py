@@ -35,6 +35,7 @@ from reconciler.worker.events import (
     StoreFailed,
 )
 from reconciler.worker.flush import Flusher
+from reconciler.worker.hinting import Hinting
 from reconciler.worker.logs import Logs, appending
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.output import Reader
@@ -92,6 +93,7 @@ class Worker:
         self._drain = Drain(options)
         self._claims = Claiming(options, database, clock=clock)
         self._claiming = self._claims.pace
+        self._hinting = Hinting(database, wake=self.waker.wake)
         self._starting = Pace(_TRY_AGAIN_SECONDS, _TRY_AGAIN_SECONDS)
         self._cancelling = Pace(_CANCELS_EVERY_SECONDS, _CANCELS_EVERY_SECONDS)
 
@@ -156,6 +158,7 @@ class Worker:
         self._guard.leave()
         self._flusher.close()
         self._reader.close()
+        self._hinting.close()
         self._database.close()
         self.waker.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -303,6 +306,8 @@ class Worker:
 
     def _claim(self) -> None:
         session = self._membership.session
+        if self._hinting.take():
+            self._claiming.hurry(self._clock.elapsed())
         if session is None or not self._may_claim() or not self._claiming.is_due(self._clock.elapsed()):
             return
         try:
@@ -314,6 +319,8 @@ class Worker:
             self._held.take(session, won)
             self._claiming.hurry(self._clock.elapsed())
             self._starting.hurry(self._clock.elapsed())
+        else:
+            self._hinting.listen()
 
     def _start_claimed(self) -> None:
         """Hand what was claimed to the guard. A store that fails meanwhile is asked again, a bit later."""
