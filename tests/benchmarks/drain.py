@@ -1,6 +1,6 @@
 """How fast are runs drained, against the bare loop with the raw driver on the same tables, indexes and rows?
 
-    python -m tests.benchmarks.drain --store postgresql|sqlite [--runs 20000] [--repeats 3] [--cap 1000]
+    python -m tests.benchmarks.drain [--store postgresql|sqlite] [--runs 20000] [--repeats 3] [--cap 1000]
 
 One node claims and finishes in batches, one transaction each, default durability; the handler does nothing. Both loops
 raise fence and attempt, prove the session, write history and one attempt per run, and delete the live row. Ours goes
@@ -193,15 +193,15 @@ def measure(url: str, total: int, repeats: int, cap: int | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", choices=["sqlite", "postgresql"], required=True)
+    parser.add_argument("--store", choices=["sqlite", "postgresql"], help="without it: both")
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cap", type=int, default=None)
     chosen = parser.parse_args(arguments)
-    if chosen.store == "sqlite":
+    if chosen.store != "postgresql":
         with tempfile.TemporaryDirectory() as folder:
             measure(f"sqlite:///{Path(folder) / 'store.db'}", chosen.runs, chosen.repeats, chosen.cap)
-    else:
+    if chosen.store != "sqlite":
         with PostgresServer.find() as server:
             measure(server.create_database(), chosen.runs, chosen.repeats, chosen.cap)
 
