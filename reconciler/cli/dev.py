@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from reconciler.cli import alone, options
+from reconciler.cli import alone, devnodes, killdemo, options
+from reconciler.cli.devnodes import NodePlan
 from reconciler.cli.init import write_examples
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
@@ -33,14 +32,11 @@ from reconciler.store.queries import RunRow
 from reconciler.telemetry import Event, subscribe
 from reconciler.telemetry.log import log_events
 
-_ALLOWED: Final = ("cat", "cut", "date", "echo", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
-"""Programs that `dev` admits for `command` jobs: the examples use them, and none reaches a network."""
 _TIMINGS: Final = Timings(lease_seconds=10, heartbeat_seconds=2, leader_ttl_seconds=3, rescan_seconds=2)
 """Shorter than in production: a killed `dev` is followed by the next one at once, an edit acts within seconds."""
 _POLL_SECONDS: Final = 0.25
 _GREETED: Final = 8
 _SHOWN_PROBLEMS: Final = 5
-_STOP_WITHIN_SECONDS: Final = 20
 _MARKS: Final = {RunState.SUCCEEDED: "✓", RunState.FAILED: "✗", RunState.TIMED_OUT: "✗", RunState.DEAD_LETTERED: "✗"}
 _NOTICE: Final = """\
 ┌────────────────────────────────────────────────────────────────┐
@@ -59,10 +55,22 @@ _NOTICE: Final = """\
     show_default=True,
     help="Folder of the store and of the node's data.",
 )
-@click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at the same time.")
+@click.option("--nodes", type=click.IntRange(1, 20), default=1, show_default=True, help="How many workers.")
+@click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at a time, on each.")
 @click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
 @click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
-def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], verbose: bool) -> int:
+@click.option(
+    "--kill-demo", is_flag=True, help="Show how a stalled worker's run is taken over, and its late result refused."
+)
+def command(
+    path: Path | None,
+    state: Path,
+    nodes: int,
+    slots: int,
+    allow: tuple[str, ...],
+    verbose: bool,
+    kill_demo: bool,
+) -> int:
     """Run leader, worker and an SQLite store over PATH (default: the configured sources, jobs.d).
 
     Examples are written where PATH is missing. Of reconciler.yaml only what concerns definitions acts: never its store.
@@ -71,7 +79,11 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
     Examples:
       reconciler dev
       reconciler dev /srv/northstar/jobs.d --allow /usr/bin/rsync
+      reconciler dev --nodes 3
+      reconciler dev --kill-demo      half a minute, in a folder of its own
     """
+    if kill_demo:
+        return killdemo.play()
     settings = load()
     sources = [source_of(settings, each, moved=True) for each in settings.sources(path, None)]
     if not sources[0].path.exists() and "sources" not in settings.given:
@@ -92,15 +104,16 @@ def command(path: Path | None, state: Path, slots: int, allow: tuple[str, ...], 
     leader = LeaderProcess(database, sources, timings=_TIMINGS, misfire=misfire_of(settings))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leader.request_stop())
-    worker = _start_worker(url, state, slots, (*_ALLOWED, *allow), quiet=not verbose)
+    plan = NodePlan(url, state / "data", _TIMINGS, slots, allow, quiet=not verbose)
+    workers = {name: plan.start(name) for name in devnodes.names_of(nodes)}
     leader.start()
     metrics, health = watched.start()
     click.echo(f"metrics      {metrics}\nhealth       {health}\n")
     try:
-        return _watch(database, leader, worker)
+        return _watch(database, leader, workers)
     finally:
         leader.stop()
-        _stop(worker)
+        devnodes.stop(list(workers.values()))
         watched.close()
         database.close()
         held.close()
@@ -130,38 +143,21 @@ def _problems(source: Source) -> Sequence[Problem]:
         return ()
 
 
-def _start_worker(url: str, state: Path, slots: int, allow: tuple[str, ...], *, quiet: bool) -> subprocess.Popen[bytes]:
-    arguments = ["worker", "--store", url, "--node-id", "dev", "--slots", str(slots), "--data", str(state / "data")]
-    arguments += ["--ends-with", str(os.getpid()), "--metrics", "127.0.0.1:0"]
-    arguments += ["--lease", f"{_TIMINGS.lease_seconds:g}s", "--heartbeat", f"{_TIMINGS.heartbeat_seconds:g}s"]
-    for program in allow:
-        arguments += ["--allow", program]
-    if quiet:
-        arguments.append("--quiet")
-    # A session of its own: Ctrl-C reaches this process alone, and the worker is drained in order.
-    # What the operator set for real nodes is no concern of this one.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RECONCILER_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "reconciler", *arguments, "--config", os.devnull],
-        start_new_session=True,
-        env=environment,
-    )
-
-
-def _watch(database: Database, leader: LeaderProcess, worker: subprocess.Popen[bytes]) -> int:
-    """Print runs as they finish, until told to stop or the worker is gone."""
+def _watch(database: Database, leader: LeaderProcess, workers: Mapping[str, subprocess.Popen[bytes]]) -> int:
+    """Print runs as they finish, until told to stop or a worker is gone."""
     since_us = database.read(lambda tx: tx.now_us())
     seen: set[int] = set()
     greeted = False
     while not leader.wait(_POLL_SECONDS):
-        if worker.poll() is not None:
-            raise StoreUnavailableError(f"the worker ended by itself with exit code {worker.returncode}; try --verbose")
+        for name, worker in workers.items():
+            if worker.poll() is not None:
+                raise StoreUnavailableError(f"worker {name} ended with exit code {worker.returncode}; try --verbose")
         greeted = greeted or _greet(database)
         rows = database.read(partial(queries.finished_since, since_us=since_us, limit=500))
         for row in rows:
             if row.id not in seen:
                 seen.add(row.id)
-                click.echo(_line(database, row))
+                click.echo(_line(database, row, with_node=len(workers) > 1))
         if rows:
             newest_us = max(row.finished_us or 0 for row in rows)
             since_us = newest_us
@@ -178,26 +174,16 @@ def _greet(database: Database) -> bool:
     names = ", ".join(each.name for each in found[:_GREETED]) + (", …" if len(found) > _GREETED else "")
     click.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'} loaded: {names}")
     click.echo("try next, in another terminal:")
-    click.echo(f"  reconciler get jobs\n  reconciler trigger {found[0].name} --wait\n  reconciler runs list\n")
+    click.echo(f"  reconciler get jobs\n  reconciler trigger {found[0].name} --wait\n  reconciler status --watch\n")
     return True
 
 
-def _line(database: Database, row: RunRow) -> str:
+def _line(database: Database, row: RunRow, *, with_node: bool) -> str:
     attempts = database.read(lambda tx: queries.attempts_of(tx, row.id))
     written = attempts[-1].output.strip().splitlines() if attempts else []
     said = row.error or (written[-1] if written else "")
     finished = from_us(row.finished_us or 0).strftime("%H:%M:%S")
     took = f"{((row.finished_us or 0) - row.started_us) / SECOND_US:.2f} s" if row.started_us else "-"
     mark = _MARKS.get(row.state, "·")
-    return f"{finished}  {mark} run {row.id:<5} {row.definition:<28} {row.state:<12} {took:>8}  {said}"
-
-
-def _stop(worker: subprocess.Popen[bytes]) -> None:
-    """End the worker in order; at the latest by force."""
-    if worker.poll() is None:
-        worker.terminate()
-    try:
-        worker.wait(_STOP_WITHIN_SECONDS)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
+    where = f"{row.node or '-':<7} " if with_node else ""
+    return f"{finished}  {mark} run {row.id:<5} {where}{row.definition:<28} {row.state:<12} {took:>8}  {said}"
