@@ -16,7 +16,7 @@ from reconciler.model.kinds import Defaults, Key, declared_from
 from reconciler.model.tree import Definition, SourceFile, Tree
 from reconciler.spec.build import Candidate, candidate, check_shape
 from reconciler.spec.check import check, check_names, check_queues
-from reconciler.spec.files import Scan, SourceUnavailableError, scan, single
+from reconciler.spec.files import Content, Scan, SourceUnavailableError, scan, single
 from reconciler.spec.merge import refuse_reserved_name, take_defaults
 from reconciler.spec.nodes import keys_in
 from reconciler.spec.revision import scan_revision
@@ -50,12 +50,13 @@ def load_revision(
 def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE) -> Tree:
     """Turn what was scanned into a tree; `time_zone` is that of triggers which name none."""
     texts: dict[str, str] = {}
-    problems: list[Problem] = [problem for each in scans for problem in each.problems]
+    problems = list(dict.fromkeys(problem for each in scans for problem in each.problems))
     candidates: list[Candidate] = []
     complete = all(each.complete for each in scans)
-    for file, content in _contents(scans):
-        source = read(file, content, limits)
-        texts[file] = content.decode("utf-8", errors="replace")
+    contents = dict(_contents(scans))
+    for file, content in contents.items():
+        source = read(file, content.content, limits)
+        texts[file] = content.content.decode("utf-8", errors="replace")
         problems += source.problems
         complete = complete and source.readable
         candidates += [candidate(file, document) for document in source.documents]
@@ -68,15 +69,15 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFA
         root=", ".join(each.root for each in scans),
         definitions=[_definition(made, time_zone) for made in candidates if made.is_sound],
         problems=in_order(problems),
-        files=[SourceFile(content.path, content.sha256) for each in scans for content in each.contents],
-        ignored=[ignored for each in scans for ignored in each.ignored],
+        files=[SourceFile(content.path, content.sha256) for content in contents.values()],
+        ignored=list({(each.root, ignored.path): ignored for each in scans for ignored in each.ignored}.values()),
         complete=complete and all(made.is_sound or made.name is not None for made in candidates),
         broken_names=_broken(candidates),
         texts={file: text for file, text in texts.items() if file in with_problems},
     )
 
 
-def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, bytes]]:
+def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, Content]]:
     """Give each file once, by the name its places carry, even when a path was named twice."""
     seen: set[str] = set()
     for each in scans:
@@ -84,7 +85,7 @@ def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, bytes]]:
             file = each.place(content.path).file
             if file not in seen:
                 seen.add(file)
-                yield file, content.content
+                yield file, content
 
 
 def _check(candidates: Sequence[Candidate], time_zone: str) -> None:

@@ -111,7 +111,12 @@ def _check_command(made: Candidate, payload: Mapping[str, Json]) -> None:
         what = "a placeholder stands in the text of a script, where its value would be run"
         mend = 'Hand it over as an argument: [sh, -c, \'echo "$1"\', name, "{{ … }}"]'
         _refuse(made, ("argv", script), Words("placeholder.in-script", what, mend))
+    named: set[str] = set()
     for index, variable in enumerate(payload.get("env", ())):
+        if variable["name"] in named:
+            words = Words("payload.duplicate", f'"{variable["name"]}" is set twice', "Keep one of them")
+            _refuse(made, ("env", index, "name"), words)
+        named.add(variable["name"])
         if f"{variable['name']}=".startswith(RESERVED):
             words = Words("payload.reserved", f'"{variable["name"]}" is set by the worker alone', "Use another name")
             _refuse(made, ("env", index, "name"), words)

@@ -6,6 +6,7 @@ file, since nothing after them can be trusted. An alias costs what it expands to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -28,7 +29,10 @@ except ImportError:
 
 _QUOTES: Final = ("'", '"')
 _CORE_TAG: Final = "tag:yaml.org,2002:"
-_ODD_LINE_BREAKS: Final = ("\u0085", "\u2028", "\u2029")
+_ODD_LINE_BREAKS: Final = "\u0085\u2028\u2029"
+_TURNING: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Bidirectional controls: they show a text in another order than it is read in ("trojan source")."""
+_MISLEADING: Final = re.compile(f"[{_ODD_LINE_BREAKS}{_TURNING}]")
 _BLOCKS: Final = ("|", ">")
 
 
@@ -66,7 +70,7 @@ class Source:
 def read(file: str, content: bytes, limits: Limits) -> Source:
     """Read a file's bytes. `file` is what places will say."""
     if len(content) > limits.file_bytes:
-        what = f"the file has {len(content):,} bytes, more than {limits.file_bytes:,}"
+        what = f"the file has more than {limits.file_bytes:,} bytes"
         return _unreadable(Problem("yaml.limit", Place(file), "", what, "Split it into several files"))
     try:
         text = content.decode("utf-8")
@@ -75,7 +79,7 @@ def read(file: str, content: bytes, limits: Limits) -> Source:
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
         what = f"the file is not UTF-8: byte 0x{content[error.start]:02x}"
         return _unreadable(Problem("yaml.encoding", Place(file, line, column), "", what, "Save it as UTF-8"))
-    if problem := _odd_line_break(file, text):
+    if problem := _misleading(file, text):
         return _unreadable(problem)
     composer = _Composer(file, limits)
     try:
@@ -90,15 +94,23 @@ def lines_of_text(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def _odd_line_break(file: str, text: str) -> Problem | None:
-    """Refuse characters that end a line for libyaml but not for editors: places would be off, and values split."""
-    for character in _ODD_LINE_BREAKS:
-        if (at := text.find(character)) >= 0:
-            what = f"the character U+{ord(character):04X} ends a line in some programs and not in others"
-            return Problem(
-                "yaml.encoding", Place(file, *_position(text, at)), "", what, "Write it as \\u, or take it out"
-            )
-    return None
+def _misleading(file: str, text: str) -> Problem | None:
+    """Refuse characters that people see otherwise than they are read: places would be off, and reviews deceived."""
+    if text.isascii() or not (found := _MISLEADING.search(text)):
+        return None
+    code = ord(found[0])
+    what = f"the character U+{code:04X} changes the order in which a text is shown"
+    if found[0] in _ODD_LINE_BREAKS:
+        what = f"the character U+{code:04X} ends a line in some programs and not in others"
+    return Problem("yaml.encoding", Place(file, *_position(text, found.start())), "", what, _mend_of(code))
+
+
+def _mend_of(code: int) -> str:
+    """Say how to get rid of a character; no text can hold a NUL."""
+    if code == 0:
+        return "Take it out"
+    escape = f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"  # noqa: PLR2004 - what four digits hold
+    return f"Take it out, or write it as {escape} in double quotes"
 
 
 def _unreadable(problem: Problem) -> Source:
@@ -158,7 +170,7 @@ class _Composer:
             line, column = _position(text, max(0, text.find(chr(error.character))))
             what = f"the character U+{error.character:04X} is not allowed in YAML"
             raise _Stopped(
-                Problem("yaml.encoding", Place(self.file, line, column), "", what, "Take it out, or write it as \\u")
+                Problem("yaml.encoding", Place(self.file, line, column), "", what, _mend_of(error.character))
             ) from error
         except yaml.MarkedYAMLError as error:
             raise _Stopped(self._syntax_problem(text, error)) from error

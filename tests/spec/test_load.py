@@ -161,6 +161,18 @@ def test_files_and_folders_are_read_as_one_tree(tmp_path: Path) -> None:
     assert [problem.rule for problem in tree.problems] == ["name.duplicate", "name.duplicate"]
 
 
+def test_a_file_that_is_named_several_times_counts_once(tmp_path: Path) -> None:
+    write(tmp_path, a=job("a"))
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "out.yaml").symlink_to("/")
+
+    once = load_paths([tmp_path])
+    often = load_paths([tmp_path / "a.yaml", tmp_path, tmp_path])
+
+    assert (len(often.files), len(often.ignored), len(often.problems)) == (1, 1, 1)
+    assert len(once.problems) == 1
+
+
 def test_validating_loads_neither_database_nor_logging(tmp_path: Path) -> None:
     write(tmp_path, a=job("a"))
     program = (

@@ -223,6 +223,24 @@ def test_a_character_that_yaml_forbids_is_placed_by_characters() -> None:
     assert (problem.rule, problem.place.line, problem.place.column) == ("yaml.encoding", 2, 5)
 
 
+@pytest.mark.parametrize(
+    ("code", "mend"), [(0, "Take it out"), (7, "Take it out, or write it as \\u0007 in double quotes")]
+)
+def test_what_yaml_forbids_is_mended_by_an_escape_where_there_is_one(code: int, mend: str) -> None:
+    (problem,) = loaded(f"a: b{chr(code)}\n").problems
+
+    assert problem.mend == mend
+
+
+@pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+def test_characters_that_turn_what_people_see_are_refused(code: int) -> None:
+    """Trojan source: a review shows another text than the one that is run."""
+    (problem,) = loaded(f"a: b\n# ü{chr(code)}\n").problems
+
+    assert (problem.rule, problem.place.line, problem.place.column) == ("yaml.encoding", 2, 4)
+    assert (f"U+{code:04X}" in problem.what, f"\\u{code:04X}" in problem.mend) == (True, True)
+
+
 @pytest.mark.parametrize("character", ["\u0085", "\u2028", "\u2029"])
 def test_characters_that_only_some_take_for_a_line_end_are_refused(character: str) -> None:
     (problem,) = loaded(f"a: b\nc: d{character}e\n").problems
