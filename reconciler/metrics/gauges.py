@@ -6,6 +6,7 @@ A store that does not answer costs a scrape nothing but these gauges: `reconcile
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -16,8 +17,10 @@ from prometheus_client.registry import Collector
 from reconciler.clock import SECOND_US, Clock
 from reconciler.errors import ReconcilerError
 from reconciler.metrics.instruments import MOST_DEFINITIONS
+from reconciler.model.run import HELD
 from reconciler.store.database import Database
 from reconciler.store.gauges import DefinitionGauge, Gauges, measure
+from reconciler.store.queue_tables import ALL_QUEUES
 
 _KEEP_SECONDS: Final = 5.0
 _VITALS: Final = {
@@ -90,7 +93,24 @@ def _queues(gauges: Gauges) -> Iterable[Metric]:
             oldest[each.queue] = max(0.0, (gauges.now_us - each.oldest_due_us) / SECOND_US)
     about = "How long the oldest claimable run has been due."
     yield _many("reconciler_queue_oldest_age_seconds", about, ("queue",), [((k,), v) for k, v in oldest.items()])
+    yield _many(
+        "reconciler_queue_slots",
+        "Places for runs of a capped queue; * stands for all queues together.",
+        ("queue", "state"),
+        _places(gauges),
+    )
     yield _one("reconciler_dead_letters", "Runs that were given up and not replayed.", gauges.dead_letters)
+
+
+def _places(gauges: Gauges) -> Iterable[Sample]:
+    held = Counter[str]()
+    for each in gauges.queues:
+        if each.state in HELD:
+            held[each.queue] += each.number
+    held[ALL_QUEUES] = held.total()
+    for queue, most in gauges.caps.items():
+        yield (queue, "busy"), float(held[queue])
+        yield (queue, "free"), float(max(0, most - held[queue]))
 
 
 def _declared(gauges: Gauges) -> Iterable[Metric]:

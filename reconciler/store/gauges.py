@@ -15,6 +15,7 @@ from sqlalchemy import and_, case, func, select
 from reconciler.model.run import HELD, RunState
 from reconciler.store import leader
 from reconciler.store.database import Tx, in_states
+from reconciler.store.queue_tables import queues
 from reconciler.store.tables import (
     dead_letters,
     definitions,
@@ -69,6 +70,8 @@ class Gauges:
     now_us: int
     leadership: leader.Leadership
     queues: Sequence[QueueGauge]
+    caps: Mapping[str, int]
+    """How many runs of each capped queue may be held at once; `*` stands for all of them together."""
     kinds: Mapping[tuple[str, str], int]
     """Number of definitions by kind and state: Active, Suspended, Degraded."""
     definitions: Sequence[DefinitionGauge]
@@ -89,6 +92,7 @@ def measure(tx: Tx, *, most_definitions: int) -> Gauges:
         now_us=tx.now_us(),
         leadership=leader.current(tx),
         queues=_queues(tx),
+        caps=_caps(tx),
         kinds=_kinds(tx),
         definitions=listed[:most_definitions],
         is_truncated=len(listed) > most_definitions,
@@ -109,6 +113,11 @@ def _queues(tx: Tx) -> list[QueueGauge]:
         .group_by(requirements.c.queue, runs.c.state)
     )
     return [QueueGauge(row.queue, row.state, row.number, row.oldest) for row in tx.execute(query)]
+
+
+def _caps(tx: Tx) -> dict[str, int]:
+    query = select(queues.c.name, queues.c.max_running).where(queues.c.max_running.is_not(None))
+    return {row.name: row.max_running for row in tx.execute(query)}
 
 
 def _kinds(tx: Tx) -> dict[tuple[str, str], int]:

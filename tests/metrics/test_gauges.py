@@ -11,9 +11,10 @@ from reconciler.errors import StoreUnavailableError
 from reconciler.metrics.exposition import Exposition
 from reconciler.metrics.gauges import StoreGauges
 from reconciler.model.run import AttemptOutcome
+from reconciler.store import places
 from reconciler.store.database import Database
 from tests.metrics.scrape import value
-from tests.store.cast import Store, job
+from tests.store.cast import Store, job, queue
 from tests.turned import START_US, TurnedClock
 
 
@@ -39,6 +40,22 @@ def test_queues_show_how_much_waits_and_how_long_the_oldest_has(store: Store) ->
     assert value(shown, "worker_slots", state="busy") == 1
     assert value(shown, "worker_slots", state="free") == 3
     assert value(shown, "workers", state="Active") == 1
+
+
+def test_a_capped_queue_shows_its_places_and_all_of_them_together_as_a_star(store: Store) -> None:
+    store.apply(queue("reports", max=2), job("report", queue="reports"), job("sweep"))
+    store.database.tx(lambda tx: places.set_cap(tx, store.term, 5))
+    for name in ("report", "report", "report", "sweep"):
+        store.trigger(name)
+    store.claim(store.node("a"), 4)
+
+    shown = scraped(store)
+
+    assert value(shown, "queue_slots", queue="reports", state="busy") == 2
+    assert value(shown, "queue_slots", queue="reports", state="free") == 0
+    assert value(shown, "queue_slots", queue="*", state="busy") == 3
+    assert value(shown, "queue_slots", queue="*", state="free") == 2
+    assert value(shown, "queue_slots", queue="default", state="busy") is None
 
 
 def test_the_leader_and_its_lease_are_told_by_the_store(store: Store) -> None:
