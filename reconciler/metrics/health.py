@@ -17,6 +17,7 @@ from reconciler.engine.leader import TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import DutyDone
 from reconciler.errors import ReconcilerError
 from reconciler.metrics.listener import Answer, Route
+from reconciler.reconcile.apply import PassRefused
 from reconciler.reconcile.loop import SourceRead
 from reconciler.store import definitions, leader, passes, schema
 from reconciler.store.database import Database
@@ -43,6 +44,9 @@ class Health:
                 self._leads = False
             case DutyDone("materialise"):
                 self._checked_us = self._clock.now_us()
+            case PassRefused():
+                why = event.reason or f"{event.problems} problems"
+                self._last_error = f"{iso(self._clock.now_us())} source {event.source}: {event.state}, {why}"
             case SourceRead():
                 self._read_us = self._clock.now_us()
             case _ if event.level >= logging.ERROR:

@@ -11,6 +11,7 @@ import pytest
 from reconciler.engine.leader import TermBegun, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.metrics.health import Health
+from reconciler.reconcile.apply import PassRefused
 from reconciler.reconcile.loop import SourceRead
 from reconciler.store.database import Database
 from reconciler.telemetry import emit, subscribe
@@ -78,3 +79,12 @@ def test_health_knows_no_leader_when_its_term_ran_out(store: Store, health: Heal
     told = ask(health, "/health")[1]
 
     assert (told["leader"], told["is_leader"]) == (None, False)
+
+
+def test_a_pass_that_was_refused_is_the_last_error(store: Store, health: Health) -> None:
+    store.apply(job("report"))
+    emit(PassRefused("default", "Refused", 0, "jobs.d cannot be read"))
+
+    told = ask(health, "/health")[1]
+
+    assert told["last_error"] == "2026-01-01T00:00:00Z source default: Refused, jobs.d cannot be read"
