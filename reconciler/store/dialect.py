@@ -286,7 +286,6 @@ class Postgresql:
                 max_overflow=8,
                 pool_pre_ping=True,
                 pool_timeout=10,
-                pool_reset_on_return=None,  # transactions end where they began, and what is lost cannot be reset
                 connect_args={"options": options, **given},
             )
         except ModuleNotFoundError as fault:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Engine, PoolProxiedConnection
+from sqlalchemy import Engine, NullPool, PoolProxiedConnection
 
 _CHANNEL: Final = "reconciler"
 _SHORTEST_SECONDS: Final = 0.002
@@ -75,7 +75,7 @@ def notify(engine: Engine) -> None:
 
 def _own_connection(engine: Engine) -> tuple[PoolProxiedConnection, Any]:
     """Take a connection out of the pool, for good, and give the driver's; it lives as long as the first is held."""
-    pooled = engine.raw_connection()
-    own = pooled.driver_connection
-    pooled.detach()
-    return pooled, own
+    # A pool of its own that resets nothing: what is lost cannot be reset, and the log would tell of the attempt.
+    pool = NullPool(engine.pool._creator, reset_on_return=None, dialect=engine.dialect)  # noqa: SLF001 - no public way
+    pooled = pool.connect()
+    return pooled, pooled.driver_connection
