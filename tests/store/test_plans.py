@@ -15,6 +15,7 @@ from sqlalchemy import Connection, event, insert, text
 from reconciler.clock import SECOND_US
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims, places, queries, runs, slots
+from reconciler.store.queue_tables import places as places_table
 from reconciler.store.tables import runs as runs_table
 from reconciler.store.tables import triggers as triggers_table
 from tests.store.cast import Store, job, queue
@@ -153,6 +154,9 @@ def _fill(store: Store) -> None:
         connection.execute(
             insert(runs_table), [_run(number, definition_id, requirement_id, node_id) for number in range(MANY)]
         )
+        # Places of a queue that nobody here asks for: a table without rows is rightly read as a whole.
+        of_another = [{"queue": "elsewhere", "number": number, "is_open": True} for number in range(MANY)]
+        connection.execute(insert(places_table), of_another)
         connection.execute(text("ANALYZE"))
 
 
