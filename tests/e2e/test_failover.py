@@ -130,9 +130,9 @@ def test_a_leader_stopped_past_its_term_writes_nothing_when_it_continues(cluster
     name, process = leading(cluster)
     old = term(cluster).term
 
-    os.kill(process.pid, signal.SIGSTOP)
+    cluster.halt(process.pid)
     followed_after(cluster, old)
-    os.kill(process.pid, signal.SIGCONT)
+    cluster.resume(process.pid)
     cluster.wait(lambda: "term_ended" in cluster.log(name), seconds=15)
     until_slots(cluster, 15)
 

@@ -1,7 +1,5 @@
 """Processes that hang instead of dying, and stores that go away: jobs end in time, late writes are refused (I3, I5)."""
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -26,12 +24,12 @@ def test_a_worker_stopped_for_long_writes_nothing_late_and_both_refusals_are_cou
     runs = [cluster.trigger("short"), cluster.trigger("long")]
     cluster.wait(lambda: len(cluster.job_processes()) >= TREE_SIZE + 1, seconds=15)
 
-    os.kill(first.pid, signal.SIGSTOP)
+    cluster.halt(first.pid)
     # The guard is no part of the worker: it stops renewing, and has killed the jobs before the lease is over.
     cluster.wait(lambda: not cluster.job_processes(), seconds=4.0 + 6.0 - 1.0 + 1.0)
     cluster.worker("second", lease=6.0)
     cluster.wait(lambda: all(cluster.run(run).is_over for run in runs), seconds=20)
-    os.kill(first.pid, signal.SIGCONT)
+    cluster.resume(first.pid)
     cluster.wait(lambda: len(refused_results(cluster.log("first"))) == 2, seconds=10)
 
     for run in runs:

@@ -80,11 +80,11 @@ def test_a_worker_that_was_stopped_past_its_lease_writes_nothing_when_it_continu
     stopped = cluster.worker("stopped", "--slots", "1")
     run_id = cluster.trigger("long")
     cluster.wait(lambda: len(cluster.job_processes()) >= TREE, seconds=15)
-    os.kill(stopped.pid, signal.SIGSTOP)
+    cluster.halt(stopped.pid)
     other = cluster.worker("other", "--slots", "1")
     cluster.wait(lambda: not cluster.job_processes() or cluster.run(run_id).fence == 2, seconds=LEASE_SECONDS + 2)
     cluster.ended(run_id, seconds=LEASE_SECONDS + JOB_SECONDS + 6)
-    os.kill(stopped.pid, signal.SIGCONT)
+    cluster.resume(stopped.pid)
     cluster.wait(lambda: "session_lost" in cluster.log("stopped"), seconds=10)
 
     run = cluster.run(run_id)

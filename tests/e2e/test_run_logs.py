@@ -1,8 +1,6 @@
 """`reconciler runs logs` beside real leaders and workers: live while the job runs, whole when it is over."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,13 +101,11 @@ def test_nothing_that_a_stopped_node_read_after_its_lease_is_in_the_log(cluster:
     run_id = cluster.trigger("talk")
     until(lambda: logs(cluster, run_id).stdout.count("1\n") >= 1, seconds=15)
     pids = [stopped.pid, guard_of(stopped).pid]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    cluster.halt(*pids)
     stopped_us = cluster.database.read(lambda tx: tx.now_us())
     cluster.worker("other", "--slots", "1")
     cluster.ended(run_id, seconds=LEASE_SECONDS + 15)
-    for pid in reversed(pids):  # the guard first: a worker that continues ends a guard that hangs
-        os.kill(pid, signal.SIGCONT)
+    cluster.resume(*reversed(pids))  # the guard first: a worker that continues ends a guard that hangs
     cluster.wait(lambda: "fenced_out" in cluster.log("stopped"), seconds=10)
     cluster.wait(lambda: cluster.session_of("stopped", stopped.pid), seconds=10)
 
