@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from reconciler.clock import SECOND_US
-from reconciler.model.policy import Backoff, OnDelete, Retry
+from reconciler.model.policy import Backoff, DayRule, Gap, OnDelete, Overlap, Retry
 
 Json = Any
 """A JSON value: str, int, float, bool, None, list or dict of the same."""
@@ -51,6 +51,9 @@ class CronTiming:
 
     expression: str
     time_zone: str
+    gap: Gap = Gap.RUN_AFTER
+    overlap: Overlap = Overlap.FIRST
+    day_rule: DayRule = DayRule.OR
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ def _retry(item: Mapping[str, Json]) -> Retry:
     )
 
 
-_TIMING_FIELDS: Final = ("cron", "every", "anchor", "at", "timeZone")
+_TIMING_FIELDS: Final = ("cron", "every", "anchor", "at", "timeZone", "dst", "dayRule")
 """The trigger fields that start a new activation when they change (protocol.md, Who applies)."""
 
 
@@ -204,7 +207,14 @@ def timing_from(document: Mapping[str, Json]) -> Timing:
     """Build a Timing from the timing fields of a trigger."""
     time_zone = document.get("timeZone", DEFAULT_TIME_ZONE)
     if "cron" in document:
-        return CronTiming(document["cron"], time_zone)
+        dst = document.get("dst", {})
+        return CronTiming(
+            document["cron"],
+            time_zone,
+            gap=Gap(dst.get("gap", Gap.RUN_AFTER)),
+            overlap=Overlap(dst.get("overlap", Overlap.FIRST)),
+            day_rule=DayRule(document.get("dayRule", DayRule.OR)),
+        )
     if "every" in document:
         return EveryTiming(parse_duration(document["every"]), document.get("anchor"))
     return AtTiming(document["at"], time_zone)

@@ -28,6 +28,32 @@ class MisfirePolicy(StrEnum):
     RUN_ALL_MISSED = "RunAllMissed"
 
 
+class Gap(StrEnum):
+    """When a local time fires that the clocks skip: at the first instant after, later by the gap's length, or never."""
+
+    RUN_AFTER = "RunAfter"
+    SHIFT = "Shift"
+    SKIP = "Skip"
+
+
+class Overlap(StrEnum):
+    """Which of the two instants fires when the clocks show a local time twice."""
+
+    FIRST = "First"
+    SECOND = "Second"
+    BOTH = "Both"
+
+
+class DayRule(StrEnum):
+    """How day-of-month and day-of-week of a cron expression go together.
+
+    `Or` is Vixie's rule: either decides, unless one of them begins with a star, then both must match.
+    """
+
+    OR = "Or"
+    AND = "And"
+
+
 class Backoff(StrEnum):
     """How the pause before the next attempt grows."""
 
