@@ -13,7 +13,7 @@ from reconciler.cli import tables
 from reconciler.clock import SECOND_US, iso
 from reconciler.store.definitions import StoredDefinition
 from reconciler.store.logs import LogRow
-from reconciler.store.nodes import Node
+from reconciler.store.nodes import EndedBy, Node
 from reconciler.store.overview import Last, Queue, Record
 from reconciler.store.passes import Pass
 from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
@@ -168,7 +168,7 @@ def node(row: Node, running: int) -> Row:
     return {
         "id": row.id,
         "name": row.name,
-        "state": row.state if row.alive or row.state == "Dead" else "Expired",
+        "state": _node_state(row),
         "host": row.host,
         "pid": row.pid,
         "queues": list(row.queues) if row.queues is not None else None,
@@ -178,7 +178,15 @@ def node(row: Node, running: int) -> Row:
         "running": running,
         "heartbeatAt": iso(row.heartbeat_us),
         "leaseUntil": iso(row.lease_until_us),
+        "endedBy": None if row.ended_by is None else str(row.ended_by),
     }
+
+
+def _node_state(row: Node) -> str:
+    """Tell a worker that ended its session itself from one whose session had to be ended."""
+    if row.ended_by is EndedBy.WORKER:
+        return "Stopped"
+    return row.state if row.alive or row.state == "Dead" else "Expired"
 
 
 def reconcile_pass(row: Pass) -> Row:

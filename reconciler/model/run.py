@@ -38,7 +38,8 @@ class RunState(StrEnum):
     DEAD_LETTERED = "DeadLettered"
 
 
-_WAITING: Final = frozenset({RunState.SCHEDULED, RunState.BLOCKED, RunState.PENDING, RunState.RETRYING})
+WAITING: Final = frozenset({RunState.SCHEDULED, RunState.BLOCKED, RunState.PENDING, RunState.RETRYING})
+"""States in which a run waits to be held."""
 _ENDED_WITHOUT_START: Final = frozenset({RunState.CANCELLED, RunState.SKIPPED, RunState.UPSTREAM_FAILED})
 
 HELD: Final = frozenset({RunState.CLAIMED, RunState.RUNNING})
@@ -49,7 +50,7 @@ TERMINAL: Final = frozenset(
 )
 """States that end a run: it leaves the live table for history and never moves again."""
 
-LIVE: Final = _WAITING | HELD
+LIVE: Final = WAITING | HELD
 """States of a run that may still move."""
 
 TRANSITIONS: Final[Mapping[RunState, frozenset[RunState]]] = {
@@ -95,7 +96,13 @@ class SkipReason(StrEnum):
     MISFIRE_SKIPPED = "MisfireSkipped"
     CATCH_UP_CAP = "CatchUpCap"
     WINDOW_PASSED = "WindowPassed"
+    BLACKOUT_SKIPPED = "BlackoutSkipped"
+    DEFERRED = "Deferred"
+    GAP_SKIPPED = "GapSkipped"
+    PAUSED = "Paused"
     SUSPENDED = "Suspended"
+    DEADLINE_EXPIRED = "DeadlineExpired"
+    CLOCK_STEP = "ClockStep"
     DEFINITION_REMOVED = "DefinitionRemoved"
 
 

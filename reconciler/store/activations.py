@@ -19,7 +19,8 @@ from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import StoredTrigger, triggers_of
 from reconciler.store.order import order_key_of
 from reconciler.store.slots import occurrences_of
-from reconciler.store.tables import definitions, runs, slots, triggers
+from reconciler.store.tables import definitions, runs
+from reconciler.store.trigger_tables import slots, triggers
 
 _AHEAD: Final = (RunState.SCHEDULED,)
 

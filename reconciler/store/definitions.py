@@ -13,7 +13,8 @@ from reconciler.errors import NotFoundError
 from reconciler.model.definition import Job, Json, job_from
 from reconciler.model.kinds import Key
 from reconciler.store.database import Tx
-from reconciler.store.tables import definition_versions, definitions, requirements, triggers
+from reconciler.store.tables import definition_versions, definitions, requirements
+from reconciler.store.trigger_tables import triggers
 
 
 @dataclass(frozen=True, slots=True)

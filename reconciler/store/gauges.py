@@ -16,17 +16,8 @@ from reconciler.model.run import HELD, RunState
 from reconciler.store import leader
 from reconciler.store.database import Tx, in_states
 from reconciler.store.queue_tables import queues
-from reconciler.store.tables import (
-    dead_letters,
-    definitions,
-    nodes,
-    passes,
-    requirements,
-    run_history,
-    runs,
-    sources,
-    triggers,
-)
+from reconciler.store.tables import dead_letters, definitions, nodes, passes, requirements, run_history, runs, sources
+from reconciler.store.trigger_tables import triggers
 
 _OVER: Final = ("Applied", "Unchanged", "Invalid", "Refused")
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, Select, and_, bindparam, insert, select, update
@@ -24,6 +25,16 @@ from reconciler.store.tables import nodes
 
 _EPOCH_BITS: Final = 62
 _ALIVE: Final = ("Active", "Draining")
+
+
+class EndedBy(StrEnum):
+    """Who ended a session: its worker as it stopped, the guard of a worker that was gone, or the lease."""
+
+    WORKER = "Worker"
+    GUARD = "Guard"
+    LEASE = "Lease"
+
+
 IS_MINE: Final = and_(
     nodes.c.id == bindparam("my_id"),
     nodes.c.epoch == bindparam("my_epoch"),
@@ -47,6 +58,7 @@ class Node:
     heartbeat_us: int
     lease_until_us: int
     alive: bool
+    ended_by: EndedBy | None
 
 
 def register(  # noqa: PLR0913 - the facts of a session, each named at the call
@@ -97,12 +109,12 @@ def drain(tx: Tx, session: Session) -> None:
     tx.execute(update(nodes).where(IS_MINE, nodes.c.state == "Active").values(state="Draining"), proof_of(session))
 
 
-def end(tx: Tx, session: Session) -> None:
+def end(tx: Tx, session: Session, *, by: EndedBy = EndedBy.WORKER) -> None:
     """End the session now, so that the reaper need not wait for its lease. Only after its jobs are gone."""
     ended = (
         update(nodes)
         .where(IS_MINE, nodes.c.lease_until_us > tx.lease_now)
-        .values(state="Dead", epoch=-nodes.c.id, lease_until_us=tx.lease_now)
+        .values(state="Dead", epoch=-nodes.c.id, lease_until_us=tx.lease_now, ended_by=by)
     )
     tx.execute(ended, proof_of(session))
 
@@ -128,7 +140,7 @@ def bury_expired(tx: Tx, term: Term, *, limit: int) -> list[str]:
     buried = tx.execute(
         update(nodes)
         .where(nodes.c.id.in_(select(expired.c.id)), nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.lease_now)
-        .values(state="Dead", epoch=-nodes.c.id)
+        .values(state="Dead", epoch=-nodes.c.id, ended_by=EndedBy.LEASE)
         .returning(nodes.c.name)
     )
     return [row.name for row in buried]
@@ -191,4 +203,5 @@ def _node(row: Any) -> Node:
         heartbeat_us=row.heartbeat_us,
         lease_until_us=row.wall_until_us,
         alive=bool(row.alive),
+        ended_by=None if row.ended_by is None else EndedBy(row.ended_by),
     )

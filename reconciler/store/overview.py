@@ -14,7 +14,8 @@ from reconciler.store.database import Tx, in_states
 from reconciler.store.nodes import Node
 from reconciler.store.queue_tables import ALL_QUEUES
 from reconciler.store.queue_tables import queues as queue_table
-from reconciler.store.tables import dead_letters, definitions, requirements, run_history, runs, slots, sources, triggers
+from reconciler.store.tables import dead_letters, definitions, requirements, run_history, runs, sources
+from reconciler.store.trigger_tables import slots, triggers
 
 FAILURES: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.DEAD_LETTERED})
 _NODES: Final = 10_000

@@ -20,10 +20,10 @@ from reconciler.store.tables import (
     requirements,
     run_history,
     runs,
-    triggers,
 )
 from reconciler.store.tables import dead_letters as letters
-from reconciler.store.tables import slots as ledger
+from reconciler.store.trigger_tables import slots as ledger
+from reconciler.store.trigger_tables import triggers
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ from reconciler.store.tables import (
     runs,
     sources,
     staged_definitions,
-    triggers,
 )
+from reconciler.store.trigger_tables import triggers
 
 _SETTLE_LIMIT: Final = 1000
 

@@ -19,11 +19,18 @@ from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
 from reconciler.store.history import Ending, Hold, end, put_back, record_holds
 from reconciler.store.leader import guard
+from reconciler.store.nodes import EndedBy
 from reconciler.store.order import aging_of, order_key
 from reconciler.store.tables import definitions, nodes, run_bodies, run_history, runs
 
 _SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
-_LOST: Final = "the node's lease ran out"
+_LOST: Final[Mapping[EndedBy | None, str]] = {
+    EndedBy.LEASE: "the node's lease ran out",
+    EndedBy.GUARD: "its worker was gone; the guard ended the job",
+    EndedBy.WORKER: "its worker began a new session",
+    None: "the node's session is missing",
+}
+"""What became of a run's node, by what ended its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +119,26 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
     """Take runs from sessions that are dead or missing; the fence stays, and the next claim raises it (I1, R3)."""
     guard(tx, term)
     orphaned = (
-        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation)
+        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation, nodes.c.ended_by)
         .outerjoin(nodes, nodes.c.id == runs.c.node_id)
         .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
         .order_by(runs.c.node_id, runs.c.id)  # by id alone PostgreSQL walks over the whole table to find a few
         .limit(limit)
     )
     lost = tx.execute(tx.for_change(orphaned, of=runs)).all()
-    record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST) for row in lost])
-    parked = [row.id for row in lost if _after_lost_lease(tx, row) in TERMINAL]
-    back = [row.id for row in lost if row.id not in set(parked)]
+    record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST[row.ended_by]) for row in lost])
+    parked = {row.id: _LOST[row.ended_by] for row in lost if _after_lost_lease(tx, row) in TERMINAL}
+    back = [row.id for row in lost if row.id not in parked]
     last = AttemptOutcome.LOST_LEASE
     end(
         tx,
         [
-            Ending(run_id, RunState.DEAD_LETTERED, reason="TooManyLostLeases", error=_LOST, last=last)
-            for run_id in parked
+            Ending(run_id, RunState.DEAD_LETTERED, reason="TooManyLostLeases", error=error, last=last)
+            for run_id, error in parked.items()
         ],
     )
     put_back(tx, back, lost_lease=True)
-    return Reaped(back, parked, counted=places.adopt(tx))
+    return Reaped(back, list(parked), counted=places.adopt(tx))
 
 
 def _after_lost_lease(tx: Tx, run: Any) -> RunState:

@@ -24,7 +24,8 @@ from reconciler.schedule.occurrences import Occurrences, compile_timing
 from reconciler.store.database import Tx
 from reconciler.store.leader import guard
 from reconciler.store.order import aging_of, order_key
-from reconciler.store.tables import definitions, runs, slots, triggers
+from reconciler.store.tables import definitions, runs
+from reconciler.store.trigger_tables import slots, triggers
 
 SLOTS_PER_TRIGGER: Final = 500
 """How many slots of one trigger a transaction settles at most; the rest follows in the next one."""
@@ -109,7 +110,7 @@ def _due(tx: Tx, now_us: int, *, look_ahead_us: int, limit: int, only: Collectio
         select(
             triggers,
             definitions.c.generation,
-            definitions.c.suspended,
+            definitions.c.suspended.label("is_suspended"),
             definitions.c.requirement_id,
             definitions.c.priority,
             aging_of(definitions.c.requirement_id).label("aging_us"),
@@ -126,10 +127,10 @@ def _due(tx: Tx, now_us: int, *, look_ahead_us: int, limit: int, only: Collectio
 
 def _step(trigger: Any, now_us: int, *, look_ahead_us: int, on_time_us: int, misfire: Misfire) -> _Step:
     occurrences = occurrences_of(trigger.timing, trigger.activated_us)
-    until_us = now_us if trigger.suspended else now_us + look_ahead_us
+    until_us = now_us if trigger.is_suspended else now_us + look_ahead_us
     found = occurrences.between(trigger.cursor_us, until_us, limit=SLOTS_PER_TRIGGER + misfire.looks_past)
     taken, rest = found[:SLOTS_PER_TRIGGER], found[SLOTS_PER_TRIGGER:]
-    if trigger.suspended:
+    if trigger.is_suspended:
         decisions = [Decision(slot_us, run=False, reason=SkipReason.SUSPENDED) for slot_us in taken]
     else:
         missed_follow = sum(now_us - slot_us > on_time_us for slot_us in rest)

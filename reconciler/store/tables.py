@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from reconciler.model.log import OutputStream
-from reconciler.model.run import HELD, LIVE, TERMINAL, AttemptOutcome, RunState, SkipReason
-from reconciler.store import columns, queue_tables  # noqa: F401 - the latter, so that the metadata holds every table
+from reconciler.model.run import HELD, LIVE, TERMINAL, WAITING, AttemptOutcome, RunState
+from reconciler.store import columns, queue_tables, trigger_tables  # noqa: F401 - so that the metadata holds every table
 from reconciler.store.columns import Big, identity, one_of, partial
 
 metadata: Final = columns.metadata
@@ -155,38 +155,6 @@ definition_versions: Final = Table(
     Column("applied_us", BigInteger, nullable=False),
 )
 
-triggers: Final = Table(
-    "triggers",
-    metadata,
-    identity(),
-    Column("definition_id", Big, ForeignKey("definitions.id"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("timing", Text, nullable=False),
-    Column("activation", Integer, nullable=False),
-    Column("activated_us", BigInteger, nullable=False),
-    Column("cursor_us", BigInteger, nullable=False),
-    Column("next_fire_us", BigInteger),
-    Column("removed_us", BigInteger),
-    UniqueConstraint("definition_id", "name"),
-    CheckConstraint("removed_us IS NULL OR next_fire_us IS NULL", name="removed_never_fires"),
-    partial("ix_triggers_next_fire_us", "next_fire_us", where="next_fire_us IS NOT NULL"),
-    sqlite_autoincrement=True,
-)
-
-slots: Final = Table(
-    "slots",
-    metadata,
-    Column("trigger_id", Big, ForeignKey("triggers.id"), primary_key=True, autoincrement=False),
-    Column("slot_us", BigInteger, primary_key=True, autoincrement=False),
-    Column("definition_id", Big, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("recorded_us", BigInteger, nullable=False),
-    Column("recorded_by", Text, nullable=False),
-    CheckConstraint(one_of("reason", SkipReason), name="reason"),
-    Index("ix_slots_definition_id_slot_us", "definition_id", "slot_us"),
-)
-"""The ledger: one row per slot that did not become a run."""
-
 nodes: Final = Table(
     "nodes",
     metadata,
@@ -205,6 +173,7 @@ nodes: Final = Table(
     Column("registered_us", BigInteger, nullable=False),
     Column("heartbeat_us", BigInteger, nullable=False),
     Column("lease_until_us", BigInteger, nullable=False),
+    Column("ended_by", Text),
     CheckConstraint(one_of("state", ("Active", "Draining", "Dead")), name="state"),
     partial("ix_nodes_alive_lease_until_us", "lease_until_us", where="state <> 'Dead'"),
     sqlite_autoincrement=True,
@@ -240,6 +209,7 @@ runs: Final = Table(
     Column("created_by", Text, nullable=False),
     Column("queue_place_id", Big, _goes_with_the_hold("queue_place_id")),
     Column("global_place_id", Big, _goes_with_the_hold("global_place_id")),
+    Column("expires_us", BigInteger),
     CheckConstraint(one_of("state", LIVE), name="live_state"),
     CheckConstraint(f"({one_of('state', HELD)}) = (node_id IS NOT NULL)", name="held_runs_have_a_node"),
     CheckConstraint("priority BETWEEN 0 AND 9", name="priority"),
@@ -247,6 +217,7 @@ runs: Final = Table(
     partial("ix_runs_ready", "requirement_id", "order_key", "id", where=one_of("state", (RunState.PENDING,))),
     partial("ix_runs_sleeping", "due_us", "id", where=one_of("state", (RunState.SCHEDULED, RunState.RETRYING))),
     partial("ix_runs_held", "node_id", where=one_of("state", HELD)),
+    partial("ix_runs_expires_us", "expires_us", where=f"expires_us IS NOT NULL AND {one_of('state', WAITING)}"),
     Index("ix_runs_definition_id", "definition_id"),
     partial("uq_runs_queue_place_id", "queue_place_id", where="queue_place_id IS NOT NULL", unique=True),
     partial("uq_runs_global_place_id", "global_place_id", where="global_place_id IS NOT NULL", unique=True),

@@ -20,6 +20,14 @@ class SessionOpened(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionClosed(Event):
+    """The node stopped: its jobs are over, their results written, and it is no longer registered."""
+
+    node: str
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionLost(Event):
     """The lease is over: jobs are ended, results under it are refused, and the node registers anew."""
 

@@ -35,7 +35,7 @@ class StoreRenewal:
 
     def end(self, session: Session) -> None:
         """End the session, so that its runs are claimable at once."""
-        self._database.tx(lambda tx: nodes.end(tx, session))
+        self._database.tx(lambda tx: nodes.end(tx, session, by=nodes.EndedBy.GUARD))
 
     def close(self) -> None:
         """Close the connection."""

@@ -154,7 +154,7 @@ class Worker:
     def close(self) -> None:
         """End the session, then the guard, then our threads; after that the worker is of no use."""
         if (session := self._membership.session) is not None:
-            self._survive(lambda: self._membership.end(session))
+            self._survive(lambda: self._membership.close(session))
         self._guard.leave()
         self._flusher.close()
         self._reader.close()

@@ -14,7 +14,7 @@ from reconciler.model.lease import Session
 from reconciler.store import nodes
 from reconciler.store.database import Database, Tx
 from reconciler.telemetry import emit
-from reconciler.worker.events import LeaseRenewed, SessionLost, SessionOpened, StoreFailed
+from reconciler.worker.events import LeaseRenewed, SessionClosed, SessionLost, SessionOpened, StoreFailed
 from reconciler.worker.options import WorkerOptions
 
 
@@ -85,6 +85,11 @@ class Membership:
     def end(self, session: Session) -> None:
         """End a session in the store; only after its jobs are gone. Raises StoreUnavailableError."""
         self._database.tx(lambda tx: nodes.end(tx, session))
+
+    def close(self, session: Session) -> None:
+        """End the session as the node stops. Raises StoreUnavailableError."""
+        self.end(session)
+        emit(SessionClosed(self._options.name, session.node_id))
 
     def note_draining(self) -> None:
         """Tell the store that this session claims nothing more."""

@@ -3,7 +3,8 @@
 from sqlalchemy import select, update
 
 from reconciler.model.run import AttemptOutcome, RunState
-from reconciler.store.tables import definition_versions, definitions, triggers
+from reconciler.store.tables import definition_versions, definitions
+from reconciler.store.trigger_tables import triggers
 from tests.store.cast import Store, job
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from reconciler.clock import SECOND_US
 from reconciler.errors import SessionLostError
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims, nodes, queries
@@ -244,6 +245,30 @@ def test_a_run_handed_back_loses_nothing_of_its_budget(store: Store) -> None:
     assert store.run(run_id).state is RunState.PENDING
     outcomes = store.database.read(lambda tx: [each.outcome for each in queries.attempts_of(tx, run_id)])
     assert outcomes == ["HandedBack"] * 5
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "told"),
+    [
+        (nodes.EndedBy.LEASE, "the node's lease ran out"),
+        (nodes.EndedBy.GUARD, "its worker was gone; the guard ended the job"),
+        (nodes.EndedBy.WORKER, "its worker began a new session"),
+    ],
+)
+def test_a_lost_hold_says_who_ended_the_session(store: Store, ended_by: nodes.EndedBy, told: str) -> None:
+    store.apply(job("once"))
+    store.trigger("once")
+    node = store.node("a")
+    (held,) = store.claim(node)
+    if ended_by is nodes.EndedBy.LEASE:
+        store.clock.turn(LEASE_US / SECOND_US + 1)
+    else:
+        store.database.tx(lambda tx: nodes.end(tx, node, by=ended_by))
+    store.reap()
+
+    (attempt,) = store.database.read(lambda tx: queries.attempts_of(tx, held.run_id))
+    (shown,) = store.database.read(lambda tx: nodes.listed(tx, limit=1, with_dead=True))
+    assert (attempt.error, shown.ended_by) == (told, ended_by)
 
 
 def test_a_draining_node_claims_nothing_more(store: Store) -> None:

@@ -17,7 +17,7 @@ from reconciler.model.run import AttemptOutcome, Outcome, RunState
 from reconciler.store import claims, places, queries, runs, slots
 from reconciler.store.queue_tables import places as places_table
 from reconciler.store.tables import runs as runs_table
-from reconciler.store.tables import triggers as triggers_table
+from reconciler.store.trigger_tables import triggers as triggers_table
 from tests.store.cast import Store, job, queue
 from tests.turned import START_US
 

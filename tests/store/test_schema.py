@@ -16,7 +16,8 @@ from reconciler.store import runs as run_steps
 from reconciler.store import schema
 from reconciler.store.database import Database
 from reconciler.store.queue_tables import queues
-from reconciler.store.tables import attempts, leader, metadata, nodes, passes, run_history, runs, slots, triggers
+from reconciler.store.tables import attempts, leader, metadata, nodes, passes, run_history, runs
+from reconciler.store.trigger_tables import slots, triggers
 from tests.store.cast import Store, job
 
 _SQLITE_OBJECTS: Final = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' AND sql IS NOT NULL"
