@@ -160,7 +160,7 @@ def slots(store_url: str | None, output: str, limit: int, watch: bool, job: str 
     show.show_list(
         lambda: [show.slot(each) for each in database.read(lambda tx: queries.skipped_slots(tx, limit=limit, job=job))],
         output,
-        ["definition", "trigger", "slot", "reason", "recordedBy"],
+        ["definition", "trigger", "slot", "reason", "detail", "recordedBy"],
         empty="no slot was skipped",
         watch=watch,
     )

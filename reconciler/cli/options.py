@@ -12,7 +12,7 @@ import click
 from reconciler.cli.tables import no_color
 from reconciler.clock import SECOND_US, to_us
 from reconciler.errors import UsageError
-from reconciler.model.definition import parse_duration
+from reconciler.model.duration import parse_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

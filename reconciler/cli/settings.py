@@ -19,7 +19,7 @@ from reconciler.cli.options import DEFAULT_SOURCE
 from reconciler.clock import SECOND_US
 from reconciler.config import Config, SettingsError, SourceSettings, config_from
 from reconciler.errors import UsageError
-from reconciler.model.definition import parse_duration
+from reconciler.model.duration import parse_duration
 from reconciler.model.lease import Timings
 from reconciler.spec.schemas import CONFIG_FILE, faults_by, schema
 from reconciler.spec.source import Limits

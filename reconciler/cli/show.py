@@ -77,6 +77,7 @@ def run(row: RunRow, *, why: str | None = None) -> Row:
         "kind": row.kind,
         "trigger": row.trigger or "manual",
         "slot": iso(row.slot_us),
+        "due": iso(row.due_us),
         "state": str(row.state),
         "reason": row.reason or why,
         "attempt": row.attempt,
@@ -212,6 +213,7 @@ def slot(row: SkippedSlot) -> Row:
         "trigger": row.trigger,
         "slot": iso(row.slot_us),
         "reason": row.reason,
+        "detail": row.detail,
         "recordedAt": iso(row.recorded_us),
         "recordedBy": row.recorded_by,
     }

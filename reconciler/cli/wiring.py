@@ -18,16 +18,17 @@ from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import Reap
+from reconciler.engine.unpause import Unpause
 from reconciler.errors import NotLeaderError
 from reconciler.model.lease import Timings
-from reconciler.model.policy import MisfirePolicy
+from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, MisfirePolicy
 from reconciler.plan.guard import DeletionRule
 from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.watch import Watcher
-from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import leader
 from reconciler.store.database import Database
+from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, emit
 
 _AFTER_FAULT_SECONDS: Final = 1.0
@@ -61,7 +62,7 @@ class LeaderProcess:
         sources: Sequence[Source],
         *,
         timings: Timings,
-        misfire: Misfire = DEFAULT,
+        misfire: Misfire = DEFAULT_MISFIRE,
         max_running: int | None = None,
     ) -> None:
         """Put the parts together; nothing runs yet. `max_running` None means as many as the nodes have slots."""
@@ -73,10 +74,12 @@ class LeaderProcess:
         self._sources = sources
         self._owner = process_name()
         self._candidate = Candidate(database, owner=self._owner, timings=timings, clock=clock)
+        bounds = Bounds.of(timings, misfire)
         duties = [
             Duty("cap", GlobalCap(database, max_running).step),
-            Duty("materialise", Materialise(database, timings, misfire).step),
+            Duty("materialise", Materialise(database, bounds).step),
             Duty("reap", Reap(database).step),
+            Duty("unpause", Unpause(database, bounds).step),
         ]
         self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive)
         self._reconcilers = [

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US
-from reconciler.model.lease import Term, Timings
-from reconciler.schedule.misfire import DEFAULT, Misfire
+from reconciler.model.lease import Term
 from reconciler.store import runs, slots
 from reconciler.store.database import Database
+from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, emit
 
 _BATCH: Final = 1000
@@ -49,37 +49,27 @@ class RunsAwoken(Event):
 class Materialise:
     """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
 
-    def __init__(self, database: Database, timings: Timings, misfire: Misfire = DEFAULT) -> None:
-        """Keep the store, the timings, and what becomes of slots that were missed."""
+    def __init__(self, database: Database, bounds: Bounds) -> None:
+        """Keep the store, how far ahead to look, and what becomes of slots that were missed."""
         self._database = database
-        self._look_ahead_us = round(timings.look_ahead_seconds * SECOND_US)
-        self._on_time_us = round(timings.on_time_seconds * SECOND_US)
-        self._misfire = misfire
+        self._bounds = bounds
         self._told: dict[int, str] = {}
         """Broken triggers that were told of; each once per error."""
 
     def step(self, term: Term) -> float:
         """Do what is due; give the seconds until something may be due again. Raises NotLeaderError."""
         more = self._promote(term)
-        made, skipped = 0, Counter[str]()
+        made, due, skipped = 0, 0, Counter[str]()
         while True:
-            settled = self._database.tx(
-                lambda tx: slots.settle(
-                    tx,
-                    term,
-                    look_ahead_us=self._look_ahead_us,
-                    on_time_us=self._on_time_us,
-                    limit=_BATCH,
-                    misfire=self._misfire,
-                )
-            )
+            settled = self._database.tx(lambda tx: slots.settle(tx, term, self._bounds))
             made += settled.runs
+            due += settled.due
             skipped.update(settled.skipped)
             self._tell(settled.broken)
             more = self._promote(term) or more
             if not settled.more:
                 break
-        if made:
+        if due:
             self._database.hint()
         if made or skipped:
             emit(SlotsSettled(made, dict(skipped)))

@@ -40,6 +40,14 @@ class RunsCounted(Event):
     runs: int
 
 
+@dataclass(frozen=True, slots=True)
+class RunsExpired(Event):
+    """Nobody started these runs by their starting deadline; they are recorded as skipped."""
+
+    level: ClassVar[int] = logging.WARNING
+    runs: Sequence[int]
+
+
 class Reap:
     """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
 
@@ -51,6 +59,8 @@ class Reap:
         """Bury expired sessions and take their runs back; give the seconds until the next turn."""
         for name in self._database.tx(lambda tx: nodes.bury_expired(tx, term, limit=_BATCH)):
             emit(NodeBuried(name))
+        while expired := self._database.tx(lambda tx: runs.expire(tx, term, limit=_BATCH)):
+            emit(RunsExpired(expired))
         while True:
             reaped = self._database.tx(lambda tx: runs.reap(tx, term, limit=_BATCH))
             if reaped.counted:

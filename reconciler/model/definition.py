@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from reconciler.clock import SECOND_US
+from reconciler.model.duration import parse_duration
 from reconciler.model.policy import Backoff, DayRule, Gap, OnDelete, Overlap, Retry
+from reconciler.model.trigger import RULE_FIELDS, TIMING_FIELDS
 
 Json = Any
 """A JSON value: str, int, float, bool, None, list or dict of the same."""
@@ -28,21 +30,6 @@ DEFAULT_MAX_LOST_LEASES: Final = 3
 DEFAULT_RETRY: Final = Retry()
 AGING_PER_LEVEL_US: Final = 60 * SECOND_US
 """A waiting run gains one priority level per this time (format.md, Queue.agingPerLevel)."""
-
-_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_MAX_DURATION_DIGITS: Final = 7
-"""More digits of days would not fit into 64 bits of microseconds."""
-
-
-def parse_duration(text: str) -> int:
-    """Turn `30s`, `15m`, `6h` or `7d` into microseconds. Raises ValueError for anything else, zero included."""
-    digits, unit = text[:-1], text[-1:]
-    if unit not in _UNIT_SECONDS or not (digits.isascii() and digits.isdigit()) or len(digits) > _MAX_DURATION_DIGITS:
-        raise ValueError(f"{text!r} is no duration: write a whole number and s, m, h or d, like 30s or 15m")
-    amount = int(digits)
-    if amount == 0:
-        raise ValueError(f"{text!r} is no duration: it must be longer than zero")
-    return amount * _UNIT_SECONDS[unit] * SECOND_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +69,8 @@ class Trigger:
     name: str
     timing_document: Mapping[str, Json]
     parameters: Mapping[str, Json]
+    rules_document: Mapping[str, Json] = field(default_factory=dict)
+    suspend: bool = False
 
     @property
     def timing(self) -> Timing:
@@ -131,6 +120,8 @@ class Job:
     on_delete: OnDelete
     retry: Retry
     max_lost_leases: int
+    starting_deadline_us: int | None
+    """How long after it is due a run may start that no trigger made, or that waited for its retry."""
     document: Mapping[str, Json]
     digest: str
 
@@ -164,7 +155,8 @@ def job_from(declared: Mapping[str, Json], *, time_zone: str = DEFAULT_TIME_ZONE
             Parameter(item["name"], item.get("schema", {}), "default" in item, item.get("default"))
             for item in spec.get("parameters", ())
         ),
-        triggers=tuple(_trigger(item) for item in spec.get("triggers", ())),
+        triggers=tuple(_trigger(item, spec) for item in spec.get("triggers", ())),
+        starting_deadline_us=_optional_duration(spec.get("startingDeadline")),
         queue=spec.get("queue", DEFAULT_QUEUE),
         priority=spec.get("priority", DEFAULT_PRIORITY),
         timeout_us=parse_duration(spec.get("timeout", DEFAULT_TIMEOUT)),
@@ -186,6 +178,10 @@ def _with_time_zone(document: Mapping[str, Json], time_zone: str) -> Mapping[str
     return {**document, "spec": {**document["spec"], "triggers": zoned}}
 
 
+def _optional_duration(text: str | None) -> int | None:
+    return None if text is None else parse_duration(text)
+
+
 def _retry(item: Mapping[str, Json]) -> Retry:
     on_codes = item.get("on", {}).get("exitCodes")
     return Retry(
@@ -197,10 +193,6 @@ def _retry(item: Mapping[str, Json]) -> Retry:
         on_codes=None if on_codes is None else frozenset(on_codes),
         never_on_codes=frozenset(item.get("neverOn", {}).get("exitCodes", ())),
     )
-
-
-_TIMING_FIELDS: Final = ("cron", "every", "anchor", "at", "timeZone", "dst", "dayRule")
-"""The trigger fields that start a new activation when they change (protocol.md, Who applies)."""
 
 
 def timing_from(document: Mapping[str, Json]) -> Timing:
@@ -220,9 +212,14 @@ def timing_from(document: Mapping[str, Json]) -> Timing:
     return AtTiming(document["at"], time_zone)
 
 
-def _trigger(item: Mapping[str, Json]) -> Trigger:
+def _trigger(item: Mapping[str, Json], spec: Mapping[str, Json]) -> Trigger:
+    rules = {key: item[key] for key in RULE_FIELDS if key in item}
+    if "startingDeadline" in spec:
+        rules = {"startingDeadline": spec["startingDeadline"], **rules}
     return Trigger(
         name=item.get("name", DEFAULT_TRIGGER),
-        timing_document={key: item[key] for key in _TIMING_FIELDS if key in item},
+        timing_document={key: item[key] for key in TIMING_FIELDS if key in item},
         parameters=item.get("parameters", {}),
+        rules_document=rules,
+        suspend=item.get("suspend", False),
     )

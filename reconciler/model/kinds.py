@@ -13,8 +13,8 @@ from reconciler.model.definition import (
     Json,
     digest_of,
     job_from,
-    parse_duration,
 )
+from reconciler.model.duration import parse_duration
 
 Key = tuple[str, str]
 """Kind and name: what a definition is known by."""

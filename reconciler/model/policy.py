@@ -28,6 +28,30 @@ class MisfirePolicy(StrEnum):
     RUN_ALL_MISSED = "RunAllMissed"
 
 
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """What becomes of missed slots: which of those inside the window run, and at most how many."""
+
+    policy: MisfirePolicy = MisfirePolicy.FIRE_NOW
+    window_us: int = 24 * 3600 * SECOND_US
+    cap: int = 100
+
+    @property
+    def looks_past(self) -> int:
+        """How many newer missed slots decide over one: under `RunAllMissed` as many as may run."""
+        return self.cap if self.policy is MisfirePolicy.RUN_ALL_MISSED else 1
+
+
+DEFAULT_MISFIRE: Final = Misfire()
+
+
+class CalendarAction(StrEnum):
+    """What becomes of a slot while a calendar is closed: it is skipped, or runs when the calendar opens."""
+
+    SKIP = "Skip"
+    DEFER = "Defer"
+
+
 class Gap(StrEnum):
     """When a local time fires that the clocks skip: at the first instant after, later by the gap's length, or never."""
 

@@ -19,13 +19,12 @@ from reconciler.clock import SECOND_US, Chance
 from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
 from reconciler.model.kinds import label
 from reconciler.model.lease import Term, Timings
-from reconciler.model.policy import OnDelete
+from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.tree import Tree
 from reconciler.plan.diff import Broken, Plan, Unchanged, relative
 from reconciler.plan.guard import DEFAULT_RULE, DeletionRule, Held, Withheld
 from reconciler.reconcile.planning import Planned, known_as, plan_against
 from reconciler.reconcile.revision import Fingerprint, name_of, tree_digest
-from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.spec.files import SourceUnavailableError
 from reconciler.spec.load import DEFAULT_LIMITS, load_tree
 from reconciler.spec.report import problem_facts
@@ -102,7 +101,7 @@ class Applier:
         timings: Timings,
         chance: Chance,
         exclusive: threading.Lock,
-        misfire: Misfire = DEFAULT,
+        misfire: Misfire = DEFAULT_MISFIRE,
     ) -> None:
         """Keep the parts. `exclusive` keeps the leader's other duties away while a revision is flipped."""
         self._database = database

@@ -14,10 +14,10 @@ from typing import ClassVar, Final
 
 from reconciler.clock import Chance, Clock, SystemChance
 from reconciler.model.lease import Term, Timings
+from reconciler.model.policy import DEFAULT_MISFIRE, Misfire
 from reconciler.reconcile.apply import Applier, Source
 from reconciler.reconcile.revision import Fingerprint
 from reconciler.reconcile.settle import PAUSE_SECONDS, Settling
-from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import passes
 from reconciler.store.database import Database
 from reconciler.store.passes import PassState
@@ -59,7 +59,7 @@ class Reconciler:
         clock: Clock,
         exclusive: threading.Lock,
         chance: Chance | None = None,
-        misfire: Misfire = DEFAULT,
+        misfire: Misfire = DEFAULT_MISFIRE,
     ) -> None:
         """Keep the parts; `term` raises NotLeaderError while this process does not lead."""
         self._database = database

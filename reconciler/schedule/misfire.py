@@ -1,71 +1,99 @@
-"""What becomes of slots that were noticed late: each one runs, or is recorded with the reason why not (law S2).
+"""What becomes of slots as they come due: each one runs, or is recorded with the reason why not (law S2).
 
-A slot noticed within the on-time tolerance runs. An older one was missed, and its trigger's policy decides: `FireNow`
-runs the newest missed slot, `RunAllMissed` the newest `cap` of them, `SkipToNext` none; the window bounds all three.
+One path for all: whatever a slot's definition says of it already (a calendar, a clock change) stands; then what people
+said (suspended, paused); then its starting deadline; then lateness. A slot noticed within the on-time tolerance runs.
+An older one was missed, after an outage, a change of leader or a step of the clock alike, and its trigger's policy
+decides: `FireNow` runs the newest missed slot, `RunAllMissed` the newest `cap` of them, `SkipToNext` none; the window
+bounds all three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
-from reconciler.clock import SECOND_US
-from reconciler.model.policy import MisfirePolicy
+from reconciler.model.policy import Misfire, MisfirePolicy
 from reconciler.model.run import SkipReason
+from reconciler.model.trigger import Rules
+from reconciler.schedule.timeline import Planned
+
+Held = Callable[[int], tuple[SkipReason, str | None] | None]
+"""Says of a slot whether people hold it back, and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Misfire:
-    """What becomes of missed slots: which of those inside the window run, and at most how many."""
+class Now:
+    """The moment of a decision, by the store's clock; a slot due up to `on_time_us` ago is on time.
 
-    policy: MisfirePolicy = MisfirePolicy.FIRE_NOW
-    window_us: int = 24 * 3600 * SECOND_US
-    cap: int = 100
+    `stepped` are the instants that a step of the clock jumped over, if one just did.
+    """
 
-    @property
-    def looks_past(self) -> int:
-        """How many newer missed slots decide over one: under `RunAllMissed` as many as may run."""
-        return self.cap if self.policy is MisfirePolicy.RUN_ALL_MISSED else 1
+    us: int
+    on_time_us: int
+    stepped: tuple[int, int] | None = None
 
 
-DEFAULT: Final = Misfire()
+def _nobody(_slot_us: int) -> None:
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What becomes of one slot; `reason` is set exactly when it does not run."""
-
-    slot_us: int
-    run: bool
-    reason: SkipReason | None
+DEFAULT_RULES: Final = Rules()
 
 
 def settle(
-    slots: Sequence[int], *, now_us: int, on_time_us: int, misfire: Misfire = DEFAULT, more_follow: int = 0
-) -> list[Decision]:
-    """Decide over `slots`, oldest first.
+    planned: Sequence[Planned],
+    now: Now,
+    *,
+    rules: Rules = DEFAULT_RULES,
+    held: Held = _nobody,
+    following: Iterable[Planned] = (),
+) -> list[Planned]:
+    """Decide over slots, oldest first; those that run come back as they were, the others with their reason.
 
-    `more_follow` counts the *missed* slots that follow these but are not in the list (counting up to `looks_past` is
-    enough): none of the missed slots given here is then the newest.
+    `following` are slots that come after these and are not decided on: those that were missed too say which of these
+    are the newest. It is read only as far as that takes (`Misfire.looks_past`).
     """
-    missed = sum(now_us - slot > on_time_us for slot in slots)
-    decisions: list[Decision] = []
-    for index, slot in enumerate(slots):
-        reason = None
-        if index < missed:
-            newer = missed - 1 - index + more_follow
-            reason = _reason(misfire, newer=newer, fresh=now_us - slot <= misfire.window_us)
-        decisions.append(Decision(slot, reason is None, reason))
-    return decisions
+    decided = [_before_lateness(each, now, rules, held) for each in planned]
+    missed = [at for at, each in enumerate(decided) if each.reason is None and _is_missed(each, now)]
+    later = (each for each in following if _is_missed(each, now))
+    newer = (each for each in later if _before_lateness(each, now, rules, held).reason is None)
+    more = sum(1 for _ in islice(newer, rules.misfire.looks_past)) if missed else 0
+    for index, at in enumerate(missed):
+        decided[at] = _by_policy(decided[at], now, rules.misfire, newer=len(missed) - 1 - index + more)
+    return decided
 
 
-def _reason(misfire: Misfire, *, newer: int, fresh: bool) -> SkipReason | None:
-    """Say why a missed slot with `newer` missed ones after it does not run; None when it does."""
+def _is_missed(planned: Planned, now: Now) -> bool:
+    return now.us - planned.due_us > now.on_time_us
+
+
+def _before_lateness(planned: Planned, now: Now, rules: Rules, held: Held) -> Planned:
+    if planned.reason is not None:
+        return planned
+    if because := held(planned.slot_us):
+        reason, detail = because
+        return replace(planned, reason=reason, detail=detail)
+    deadline_us = rules.starting_deadline_us
+    if deadline_us is not None and now.us > planned.due_us + deadline_us:
+        return replace(planned, reason=SkipReason.DEADLINE_EXPIRED)
+    return planned
+
+
+def _by_policy(planned: Planned, now: Now, misfire: Misfire, *, newer: int) -> Planned:
+    """Decide over a missed slot with `newer` missed ones after it."""
+    reason = _reason(misfire, newer=newer, is_fresh=now.us - planned.due_us <= misfire.window_us)
+    if reason is not None and now.stepped and now.stepped[0] < planned.due_us <= now.stepped[1]:
+        return replace(planned, reason=SkipReason.CLOCK_STEP, detail=f"the clock jumped over it; then {reason}")
+    return replace(planned, reason=reason)
+
+
+def _reason(misfire: Misfire, *, newer: int, is_fresh: bool) -> SkipReason | None:
     match misfire.policy:
         case MisfirePolicy.SKIP_TO_NEXT:
             return SkipReason.MISFIRE_SKIPPED
-        case MisfirePolicy.FIRE_NOW | MisfirePolicy.RUN_ALL_MISSED if not fresh:
+        case MisfirePolicy.FIRE_NOW | MisfirePolicy.RUN_ALL_MISSED if not is_fresh:
             return SkipReason.WINDOW_PASSED
         case MisfirePolicy.FIRE_NOW:
             return SkipReason.MISFIRE_SKIPPED if newer else None

@@ -63,6 +63,10 @@ class CronOccurrences:
         """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
         return _between(self, after_us, until_us, limit)
 
+    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
+        """List slots that a clock change swallowed."""
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class EveryOccurrences:
@@ -81,6 +85,10 @@ class EveryOccurrences:
         """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
         return _between(self, after_us, until_us, limit)
 
+    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
+        """List slots that a clock change swallowed."""
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class AtOccurrences:
@@ -96,11 +104,15 @@ class AtOccurrences:
         """List the slot when it is later than `after_us` and not later than `until_us`."""
         return _between(self, after_us, until_us, limit)
 
+    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
+        """List slots that a clock change swallowed."""
+        return []
+
 
 Occurrences = CronOccurrences | EveryOccurrences | AtOccurrences
 
 
-def compile_timing(timing: Timing, *, activated_us: int) -> Occurrences:
+def compile_timing(timing: Timing, *, activated_us: int, seed: str = "") -> Occurrences:  # noqa: ARG001
     """Turn a trigger's timing into its slots.
 
     An interval without an anchor counts from `activated_us` and fires one interval later; with one, its first slot is

@@ -29,6 +29,13 @@ from reconciler.spec.wording import Words, did_you_mean, one_of, plain, shown, w
 
 PAYLOAD: Final = ("spec", "handler", "with")
 _TIMINGS: Final = ("cron", "every", "at")
+OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "anchor": ("every",),
+    "timeZone": ("cron", "at"),
+    "dst": ("cron",),
+    "dayRule": ("cron",),
+}
+"""Which triggers a field belongs to, by what says when they fire."""
 _NOT_IN_PARAMETERS: Final = frozenset({"pattern", "patternProperties", "format", "$ref", "$id", "definitions"})
 _NAME: Final = ("metadata", "name")
 _NOT_IN_DEFAULTS: Final[Mapping[str, Words]] = {
@@ -265,6 +272,8 @@ def _add_timing(made: Candidate, fault: Fault, path: Path) -> None:
                 Words("trigger.timing", what, mend), (*path, extra), place_of_key(made.file, made.root, (*path, extra))
             )
     elif len(given) == 1:
-        name, owner = ("timeZone", "cron and at") if fault.keyword == "not" else ("anchor", "every")
-        words = Words("trigger.timing", f"{name} belongs to {owner}, not to {given[0]}", "Take it out")
-        made.add(words, (*path, name), place_of_key(made.file, made.root, (*path, name)))
+        for name, owner in OWNERS.items():
+            if name in fault.value and given[0] not in owner:
+                what = f"{name} belongs to {' and '.join(owner)}, not to {given[0]}"
+                place = place_of_key(made.file, made.root, (*path, name))
+                made.add(Words("trigger.timing", what, "Take it out"), (*path, name), place)

@@ -25,21 +25,11 @@ _SPEC: Final = frozenset(
         "outputs",
         "placement",
         "retention",
-        "startingDeadline",
     }
 )
 _TRIGGER: Final = frozenset(
     {
-        "calendars",
-        "dayRule",
-        "dst",
-        "jitter",
-        "misfire",
-        "notAfter",
-        "notBefore",
         "on",
-        "startingDeadline",
-        "suspend",
     }
 )
 _RETRIED: Final = frozenset({"status", "errors"})

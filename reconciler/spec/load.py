@@ -15,7 +15,7 @@ from reconciler.model.definition import DEFAULT_TIME_ZONE, Job
 from reconciler.model.kinds import Defaults, Key, declared_from
 from reconciler.model.tree import Definition, SourceFile, Tree
 from reconciler.spec.build import Candidate, candidate, check_shape
-from reconciler.spec.check import check, check_names, check_queues
+from reconciler.spec.check import check, check_calendars, check_names, check_queues
 from reconciler.spec.files import Content, Scan, SourceUnavailableError, scan, single
 from reconciler.spec.merge import refuse_reserved_name, take_defaults
 from reconciler.spec.nodes import keys_in
@@ -103,6 +103,7 @@ def _check(candidates: Sequence[Candidate], time_zone: str) -> None:
             take_defaults(made, defaults)
         check_shape(made)
         check(made, time_zone=time_zone)
+    check_calendars(candidates)
     check_queues(candidates)
 
 

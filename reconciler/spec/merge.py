@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from reconciler.spec.build import Candidate
+from reconciler.spec.build import OWNERS, Candidate
 from reconciler.spec.nodes import Fields, Items, Node, find, place_at, value_of
 from reconciler.spec.wording import Words, did_you_mean
 
@@ -19,7 +19,6 @@ EVERYBODY: Final = "default"
 NOBODY: Final = "none"
 _NAMED: Final = ("spec", "defaults")
 _TRIGGERS: Final = ("spec", "triggers")
-_ZONED: Final = ("cron", "at")
 
 
 def take_defaults(job: Candidate, known: Mapping[str, Candidate]) -> None:
@@ -84,6 +83,9 @@ def _with(fields: Fields, name: str, node: Node) -> Fields:
 
 def _fitting(of_trigger: Fields, trigger: Fields) -> Fields:
     """Leave out what does not belong to a trigger of its kind: an interval has no time zone."""
-    if any(name in trigger.pairs for name in _ZONED):
-        return of_trigger
-    return dataclasses.replace(of_trigger, pairs={k: pair for k, pair in of_trigger.pairs.items() if k != "timeZone"})
+    pairs = {
+        name: pair
+        for name, pair in of_trigger.pairs.items()
+        if name not in OWNERS or any(owner in trigger.pairs for owner in OWNERS[name])
+    }
+    return dataclasses.replace(of_trigger, pairs=pairs)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Update, bindparam, select, update
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Update, bindparam, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from reconciler.errors import SessionLostError
@@ -133,7 +133,7 @@ def _claim(tx: Tx, *admitted: ColumnElement[bool]) -> ReturningUpdate[Any]:
     best = _best(tx, *admitted).cte("best")
     # CTEs, so that the planner cannot evaluate a LIMIT twice; the last LIMIT takes nothing away, but tells it how many.
     due = tx.dialect.unlocked_alike(best, _first_of_kind).limit(_MOST).cte("due")
-    started = _started(tx).where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _CLAIMABLE))
+    started = _started(tx).where(runs.c.id.in_(select(due.c.id)), *_is_claimable(tx))
     return started.returning(*_CLAIMED)
 
 
@@ -177,8 +177,13 @@ def _lock_waiting(tx: Tx) -> Select[Any]:
 def _claim_these(tx: Tx) -> ReturningUpdate[Any]:
     given = tx.rows("given", _PLACED)
     placed = {"queue_place_id": given.c.queue_place_id, "global_place_id": given.c.global_place_id}
-    started = _started(tx).values(placed).where(runs.c.id == given.c.id, in_states(runs.c.state, _CLAIMABLE))
+    started = _started(tx).values(placed).where(runs.c.id == given.c.id, *_is_claimable(tx))
     return started.returning(*_CLAIMED)
+
+
+def _is_claimable(tx: Tx) -> tuple[ColumnElement[bool], ...]:
+    """Say that a run still waits, and not in vain: the leader takes away what expired."""
+    return in_states(runs.c.state, _CLAIMABLE), or_(runs.c.expires_us.is_(None), runs.c.expires_us > tx.now)
 
 
 def _started(tx: Tx) -> Update:

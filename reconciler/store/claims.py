@@ -18,7 +18,7 @@ from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, Claim, Outcome,
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
 from reconciler.store.dialect import Columns
-from reconciler.store.history import Ending, Hold, end, put_back, record_holds, retry_later
+from reconciler.store.history import Again, Ending, Hold, end, put_back, record_holds, retry_later
 from reconciler.store.logs import keep
 from reconciler.store.nodes import prove
 from reconciler.store.tables import attempts, run_history, runs
@@ -103,7 +103,7 @@ def cancels_requested(tx: Tx, session: Session) -> set[int]:
 def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunState]:
     """Send each run where its policy says: into history, back to be claimed, or to wait for its backoff."""
     jobs = _declared(tx, [run for run, each in reports if each.result in _FAILURES])
-    endings, handed_back, retries, targets = [], [], {}, {}
+    endings, handed_back, retries, targets = [], [], [], {}
     for run, each in reports:
         job = jobs.get((run.definition_id, run.generation))
         retry = DEFAULT_RETRY if job is None else job.retry
@@ -111,7 +111,8 @@ def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunSta
         ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent)
         target = targets[run.id] = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
         if target is RunState.RETRYING:
-            retries[run.id] = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
+            delay_us = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
+            retries.append(Again(run.id, delay_us, None if job is None else job.starting_deadline_us))
         elif target in TERMINAL:
             endings.append(_ending(each, target))
         else:

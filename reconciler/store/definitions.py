@@ -48,9 +48,12 @@ class StoredTrigger:
     definition_id: int
     name: str
     timing_document: Mapping[str, Json]
+    rules: str
+    suspended: bool
     activation: int
     activated_us: int
     cursor_us: int
+    settled_us: int
     next_fire_us: int | None
     removed_us: int | None
 
@@ -177,9 +180,12 @@ def _trigger(row: Any) -> StoredTrigger:
         definition_id=row.definition_id,
         name=row.name,
         timing_document=json.loads(row.timing),
+        rules=row.rules,
+        suspended=bool(row.suspended),
         activation=row.activation,
         activated_us=row.activated_us,
         cursor_us=row.cursor_us,
+        settled_us=row.settled_us,
         next_fire_us=row.next_fire_us,
         removed_us=row.removed_us,
     )

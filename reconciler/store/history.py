@@ -45,6 +45,15 @@ class Ending:
     last: AttemptOutcome | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Again:
+    """How long a run waits for its next attempt, and how late that may start after it."""
+
+    run_id: int
+    delay_us: int
+    deadline_us: int | None = None
+
+
 _HOLD: Final[Columns] = {
     "run_id": int,
     "outcome": str,
@@ -67,7 +76,8 @@ _ENDING_ROW: Final = attrgetter(*_ENDING)
 """Rows in the order of their columns; `dataclasses.astuple` would copy each value deeply, and a finish cost double."""
 _NO_PLACES: Final[Mapping[str, None]] = {"queue_place_id": None, "global_place_id": None}
 """A run that waits holds no place; one that is over takes its places with it."""
-_RETRY: Final[Columns] = {"run_id": int, "delay_us": int}
+_RETRY: Final[Columns] = {"run_id": int, "delay_us": int, "deadline_us": int}
+_RETRY_ROW: Final = attrgetter(*_RETRY)
 _RUN_ID: Final[Columns] = {"run_id": int}
 _KEPT: Final = (
     "definition_id",
@@ -113,10 +123,10 @@ def put_back(tx: Tx, run_ids: Sequence[int], *, lost_lease: bool) -> None:
         tx.run(again, **tx.pack("given", _RUN_ID, [(run_id,) for run_id in run_ids]))
 
 
-def retry_later(tx: Tx, delays_us: Mapping[int, int]) -> None:
-    """Let held runs wait for their backoff, by run id; they are claimable again after it, and queue by that instant."""
-    if delays_us:
-        tx.run(_retry_later, **tx.pack("given", _RETRY, sorted(delays_us.items())))
+def retry_later(tx: Tx, retries: Sequence[Again]) -> None:
+    """Let held runs wait for their backoff; they are claimable again after it, and queue by that instant."""
+    if retries:
+        tx.run(_retry_later, **tx.pack("given", _RETRY, sorted(map(_RETRY_ROW, retries))))
 
 
 def _insert_attempts(tx: Tx) -> Insert:
@@ -172,6 +182,7 @@ def _retry_later(tx: Tx) -> Update:
             node_id=None,
             started_us=None,
             due_us=due_us,
+            expires_us=due_us + given.c.deadline_us,
             order_key=order_key_of(due_us, runs.c.priority, runs.c.requirement_id),
             **_NO_PLACES,
         )
@@ -195,7 +206,8 @@ def _put_back(tx: Tx) -> Update:
     return (
         update(runs)
         .where(runs.c.id.in_(select(given.c.run_id)), in_states(runs.c.state, sources_of(RunState.PENDING)))
-        .values(state=RunState.PENDING, node_id=None, started_us=None, **_NO_PLACES)
+        # It was started in time; that its node is gone is not its fault.
+        .values(state=RunState.PENDING, node_id=None, started_us=None, expires_us=None, **_NO_PLACES)
     )
 
 

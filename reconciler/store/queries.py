@@ -35,6 +35,7 @@ class RunRow:
     kind: str
     trigger: str | None
     slot_us: int
+    due_us: int
     state: RunState
     reason: str | None
     attempt: int
@@ -82,6 +83,7 @@ class SkippedSlot:
     trigger: str
     slot_us: int
     reason: str
+    detail: str | None
     recorded_us: int
     recorded_by: str
 
@@ -93,6 +95,7 @@ _SHARED: Final = (
     "slot_us",
     "requirement_id",
     "priority",
+    "due_us",
     "state",
     "fence",
     "attempt",
@@ -178,7 +181,7 @@ def skipped_slots(tx: Tx, *, limit: int, job: str | None = None) -> list[Skipped
     if job is not None:
         query = query.where(definitions.c.name == job)
     return [
-        SkippedSlot(row.definition, row.trigger, row.slot_us, row.reason, row.recorded_us, row.recorded_by)
+        SkippedSlot(row.definition, row.trigger, row.slot_us, row.reason, row.detail, row.recorded_us, row.recorded_by)
         for row in tx.execute(query.order_by(ledger.c.slot_us.desc()).limit(limit))
     ]
 
@@ -282,6 +285,7 @@ def _run(row: Any) -> RunRow:
         kind=row.kind,
         trigger=row.trigger,
         slot_us=row.slot_us,
+        due_us=row.due_us,
         state=state,
         reason=row.reason,
         attempt=row.attempt,

@@ -18,9 +18,8 @@ from reconciler.errors import NotLeaderError
 from reconciler.model.definition import Job, Json, canonical
 from reconciler.model.kinds import Declared, Key, Queue, key_of, label
 from reconciler.model.lease import Term
-from reconciler.model.policy import OnDelete
+from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.run import HELD, LIVE, RunState, SkipReason
-from reconciler.schedule.misfire import DEFAULT, Misfire
 from reconciler.store import activations, audit, queues, slots
 from reconciler.store.database import Tx, in_states
 from reconciler.store.history import Ending, end
@@ -77,7 +76,7 @@ class Revision:
     conditions: Mapping[str, str | None]
     actor: str
     on_time_us: int
-    misfire: Misfire = DEFAULT
+    misfire: Misfire = DEFAULT_MISFIRE
 
 
 def stage(tx: Tx, term: Term, pass_id: int, batch: Sequence[Staged]) -> None:
@@ -178,10 +177,7 @@ def _settle_old(tx: Tx, term: Term, definition_ids: Sequence[int], *, now_us: in
         more = slots.settle(
             tx,
             term,
-            look_ahead_us=0,
-            on_time_us=revision.on_time_us,
-            limit=_SETTLE_LIMIT,
-            misfire=revision.misfire,
+            slots.Bounds(0, revision.on_time_us, _SETTLE_LIMIT, revision.misfire),
             only=definition_ids,
             at_us=now_us,
         ).more

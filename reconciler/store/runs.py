@@ -13,7 +13,7 @@ from reconciler.errors import KeyTakenError, NotFoundError, RefusedError
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Json, canonical
 from reconciler.model.lease import Term
 from reconciler.model.policy import Ended, after_attempt
-from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, RunState
+from reconciler.model.run import HELD, TERMINAL, WAITING, AttemptOutcome, RunState, SkipReason
 from reconciler.store import audit, places
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
@@ -76,6 +76,8 @@ def create(
     if found is None:
         raise NotFoundError(f"there is no job {job!r}; `reconciler get jobs` lists them")
     now_us = tx.now_us()
+    declared = find_version(tx, found.id, found.generation)
+    deadline_us = None if declared is None else declared.starting_deadline_us
     has_body = bool(parameters) or idempotency_key is not None
     run_id = tx.execute(
         insert(runs)
@@ -87,6 +89,7 @@ def create(
             priority=found.priority,
             order_key=order_key(now_us, found.priority, found.aging_us),
             due_us=now_us,
+            expires_us=None if deadline_us is None else now_us + deadline_us,
             state=RunState.PENDING,
             has_body=has_body,
             created_us=now_us,
@@ -98,6 +101,20 @@ def create(
         raise KeyTakenError(f"another request took the idempotency key {idempotency_key!r} a moment ago; ask again")
     audit.record(tx, actor=actor, action="run.created", subject=f"run/{run_id}", detail={"job": job})
     return int(run_id), True
+
+
+def expire(tx: Tx, term: Term, *, limit: int) -> list[int]:
+    """End runs that nobody started by their starting deadline, with that reason; give their ids."""
+    guard(tx, term)
+    late = (
+        select(runs.c.id)
+        .where(runs.c.expires_us.is_not(None), in_states(runs.c.state, WAITING), runs.c.expires_us <= tx.now)
+        .order_by(runs.c.expires_us, runs.c.id)
+        .limit(limit)
+    )
+    ids = list(tx.execute(tx.for_change(late)).scalars())
+    end(tx, [Ending(run_id, RunState.SKIPPED, reason=str(SkipReason.DEADLINE_EXPIRED)) for run_id in ids])
+    return ids
 
 
 def promote(tx: Tx, term: Term, *, limit: int) -> Awoken:

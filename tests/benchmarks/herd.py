@@ -18,8 +18,10 @@ from typing import Any, cast
 from reconciler.clock import SECOND_US, SystemClock, from_us
 from reconciler.engine.materialise import Materialise, RunsAwoken
 from reconciler.model.lease import Timings
+from reconciler.model.policy import DEFAULT_MISFIRE
 from reconciler.store import claiming, leader, nodes, schema
 from reconciler.store.database import Database
+from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, subscribe
 from tests.postgres import PostgresServer
 from tests.store.cast import Store, job
@@ -44,7 +46,7 @@ def measure(url: str, number: int) -> None:
             claimable.extend([(clock.now_us() - slot_us) / 1000] * event.due)
 
     def lead() -> None:
-        duty, stop = Materialise(database, Timings()), threading.Event()
+        duty, stop = Materialise(database, Bounds.of(Timings(), DEFAULT_MISFIRE)), threading.Event()
         while len(claimable) < number:
             clock.wait(stop, duty.step(term))
 

@@ -13,7 +13,7 @@ from reconciler.cli import run
 from reconciler.cli.configfile import LATER, keys
 from reconciler.cli.settings import FLAGS, variable_of
 from reconciler.config import Config, values_of
-from reconciler.model.definition import parse_duration
+from reconciler.model.duration import parse_duration
 from reconciler.model.lease import Timings
 from reconciler.spec.schemas import CONFIG_FILE, faults, faults_by, schema
 from reconciler.spec.source import Limits

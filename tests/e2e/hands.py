@@ -92,6 +92,6 @@ def lead_until(url: str, over: Event) -> None:
         assert database.tx(lambda tx: leader.renew(tx, term, ttl_us=ttl_us)), "the lead was lost"
         database.tx(lambda tx: nodes.bury_expired(tx, term, limit=100))
         database.tx(lambda tx: runs.reap(tx, term, limit=100))
-        database.tx(lambda tx: slots.settle(tx, term, look_ahead_us=AHEAD_US, on_time_us=ON_TIME_US, limit=100))
+        database.tx(lambda tx: slots.settle(tx, term, slots.Bounds(AHEAD_US, ON_TIME_US, 100)))
         database.tx(lambda tx: runs.promote(tx, term, limit=100))
     database.close()

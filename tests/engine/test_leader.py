@@ -13,14 +13,17 @@ from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import NodeBuried, Reap, RunsReaped
 from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term, Timings
+from reconciler.model.policy import DEFAULT_MISFIRE
 from reconciler.model.run import RunState
 from reconciler.store import leader, overview
 from reconciler.store.database import Database
+from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, subscribe
 from tests.lost import lose_first_answer, losing
 from tests.store.cast import Store, job
 
 TIMINGS = Timings()
+BOUNDS = Bounds.of(TIMINGS, DEFAULT_MISFIRE)
 
 
 @pytest.fixture
@@ -153,7 +156,7 @@ def test_one_bad_duty_does_not_stop_the_others(free: Store, events: list[Event])
 def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store) -> None:
     lead = candidate(free, "a")
     lead.step()
-    duty = Duty("materialise", Materialise(free.database, TIMINGS).step)
+    duty = Duty("materialise", Materialise(free.database, BOUNDS).step)
     duties = Duties(lead, [duty], clock=free.clock, exclusive=threading.Lock())
     free.database.tx(lambda tx: leader.release(tx, lead.term()))
     free.lead("b")
@@ -166,7 +169,7 @@ def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store)
 
 def test_materialise_wakes_when_the_next_run_is_due(store: Store) -> None:
     store.apply(job("pulse", every="10s"))
-    duty = Materialise(store.database, TIMINGS)
+    duty = Materialise(store.database, BOUNDS)
     store.clock.turn(9.4)
 
     pause = duty.step(store.term)

@@ -50,8 +50,8 @@ def cursor_moved_in_another_transaction() -> Iterator[None]:
     """The move of the cursors commits before the rows of their slots are written."""
     move = slots._move_cursors  # noqa: SLF001 - a mutant is made of internals
 
-    def move_and_commit(tx: Tx, steps: Sequence[Any]) -> set[int]:
-        won = move(tx, steps)
+    def move_and_commit(tx: Tx, steps: Sequence[Any], now_us: int) -> set[int]:
+        won = move(tx, steps, now_us)
         tx.connection.exec_driver_sql("COMMIT")
         tx.connection.exec_driver_sql("BEGIN IMMEDIATE")
         return won

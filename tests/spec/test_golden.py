@@ -17,7 +17,7 @@ from tests.spec.golden import FILES, FOLDER, REPORTS, expected
 VALID = "apiVersion: reconciler/v1\nkind: Job\nmetadata: {name: good}\nspec: {handler: {type: slow}}\n"
 CODE = Path(load.__file__).parents[1]
 RULE = re.compile(
-    r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret|queue|defaults)\.[a-z-]+)"'
+    r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret|queue|calendar|defaults)\.[a-z-]+)"'
 )
 NOT_ABOUT_FILES = {"placeholder.size"}
 

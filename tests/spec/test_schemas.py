@@ -10,8 +10,10 @@ import pytest
 from jsonschema import Draft7Validator
 
 from reconciler.model import definition
-from reconciler.model.definition import job_from, parse_duration
+from reconciler.model.definition import job_from
+from reconciler.model.duration import parse_duration
 from reconciler.model.kinds import KINDS
+from reconciler.model.trigger import Rules, rules_from
 from reconciler.spec import later, payload
 from reconciler.spec.schemas import JOB, faults, faults_by, handler_types, schema
 from reconciler.worker import execute
@@ -37,7 +39,21 @@ FULL_JOB: dict[str, Any] = {
         "handler": {"type": "slow", "with": {"duration": "5s"}},
         "parameters": [{"name": "region", "schema": {"type": "string", "enum": ["eu", "us"]}, "default": "eu"}],
         "triggers": [
-            {"name": "cron", "cron": "30 7 * * 1-5", "timeZone": "Europe/Berlin", "parameters": {"region": "us"}},
+            {
+                "name": "cron",
+                "cron": "30 7 * * 1-5",
+                "timeZone": "Europe/Berlin",
+                "dst": {"gap": "Skip", "overlap": "Both"},
+                "dayRule": "And",
+                "jitter": "2m",
+                "calendars": [{"name": "holidays", "action": "Defer"}],
+                "notBefore": "2026-01-01T00:00:00Z",
+                "notAfter": "2028-01-01T00:00:00Z",
+                "suspend": True,
+                "misfire": {"policy": "RunAllMissed", "window": "6h", "cap": 10},
+                "startingDeadline": "30m",
+                "parameters": {"region": "us"},
+            },
             {"name": "every", "every": "15m", "anchor": "2026-01-01T00:00:00Z"},
             {"name": "at", "at": "2026-12-31T23:00:00+01:00"},
         ],
@@ -54,6 +70,7 @@ FULL_JOB: dict[str, Any] = {
             "on": {"exitCodes": [75]},
             "neverOn": {"exitCodes": [64]},
         },
+        "startingDeadline": "6h",
         "poison": {"maxLostLeases": 5},
         "onDelete": "Cancel",
     },
@@ -103,6 +120,8 @@ def test_there_is_a_payload_schema_for_each_handler() -> None:
 def test_a_job_with_every_field_is_valid_and_uses_every_field() -> None:
     assert not list(faults(JOB, FULL_JOB))
     assert set(FULL_JOB["spec"]) == set(schema(JOB)["properties"]["spec"]["properties"])
+    used = {name for trigger in FULL_JOB["spec"]["triggers"] for name in trigger}
+    assert used == set(schema(JOB)["definitions"]["trigger"]["properties"])
     assert job_from(FULL_JOB).priority == 9
 
 
@@ -121,7 +140,16 @@ def test_published_defaults_are_those_the_program_uses() -> None:
     assert parse_duration(retry["max"]["default"]) == definition.DEFAULT_RETRY.max_us
     assert retry["factor"]["default"] == definition.DEFAULT_RETRY.factor
     assert schema(JOB)["definitions"]["trigger"]["properties"]["name"]["default"] == definition.DEFAULT_TRIGGER
-    assert schema(JOB)["definitions"]["trigger"]["properties"]["timeZone"]["default"] == definition.DEFAULT_TIME_ZONE
+    trigger = schema(JOB)["definitions"]["trigger"]["properties"]
+    assert trigger["timeZone"]["default"] == definition.DEFAULT_TIME_ZONE
+    misfire = {name: field["default"] for name, field in trigger["misfire"]["properties"].items()}
+    assert rules_from({"misfire": misfire}) == Rules()
+    timing = definition.CronTiming("0 0 * * *", "UTC")
+    assert (trigger["dst"]["properties"]["gap"]["default"], trigger["dayRule"]["default"]) == (
+        timing.gap,
+        timing.day_rule,
+    )
+    assert trigger["dst"]["properties"]["overlap"]["default"] == timing.overlap
 
 
 def test_defaults_hold_the_fields_of_a_job_and_of_a_trigger_that_can_be_shared() -> None:
@@ -133,7 +161,8 @@ def test_defaults_hold_the_fields_of_a_job_and_of_a_trigger_that_can_be_shared()
     parts = shared["properties"]["spec"]["properties"]
 
     assert parts["job"]["properties"] == {n: of_job[n] for n in of_job if n not in {"triggers", "defaults"}}
-    assert parts["trigger"]["properties"] == {n: of_trigger[n] for n in ("timeZone", "parameters")}
+    of_one = {"name", "cron", "every", "at", "anchor"}
+    assert parts["trigger"]["properties"] == {n: of_trigger[n] for n in of_trigger if n not in of_one}
     for name in ("queue", "defaults"):
         assert schema(name)["definitions"].items() <= job["definitions"].items()
 

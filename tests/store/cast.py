@@ -9,10 +9,22 @@ from reconciler.clock import SECOND_US
 from reconciler.model.definition import Job, job_from
 from reconciler.model.kinds import Declared, Key, declared_from, key_of
 from reconciler.model.lease import Session, Term
-from reconciler.model.policy import OnDelete
+from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
-from reconciler.schedule.misfire import DEFAULT, Misfire
-from reconciler.store import claiming, claims, definitions, leader, nodes, passes, queries, revisions, runs, slots
+from reconciler.store import (
+    catchup,
+    claiming,
+    claims,
+    definitions,
+    leader,
+    nodes,
+    passes,
+    pauses,
+    queries,
+    revisions,
+    runs,
+    slots,
+)
 from reconciler.store.database import Database
 from tests.turned import TurnedClock
 
@@ -95,12 +107,23 @@ class Store:
         found = self.database.read(lambda tx: definitions.listed(tx, limit=1000, kind=kind))
         return [((kind, each.name), each) for each in found]
 
-    def settle(self, misfire: Misfire = DEFAULT) -> slots.Settled:
+    def settle(self, misfire: Misfire = DEFAULT_MISFIRE) -> slots.Settled:
         return self.database.tx(
-            lambda tx: slots.settle(
-                tx, self.term, look_ahead_us=AHEAD_US, on_time_us=ON_TIME_US, limit=100, misfire=misfire
-            )
+            lambda tx: slots.settle(tx, self.term, slots.Bounds(AHEAD_US, ON_TIME_US, 100, misfire))
         )
+
+    def pause(self, name: str, *, reason: str = "", until_us: int | None = None) -> pauses.Paused:
+        return self.database.tx(lambda tx: pauses.pause(tx, name, actor="ops", reason=reason, until_us=until_us))
+
+    def resume(self, name: str, *, catch_up: bool = False) -> None:
+        self.database.tx(lambda tx: pauses.resume(tx, name, actor="ops", catch_up=catch_up))
+
+    def end_pauses(self) -> list[catchup.Ended]:
+        bounds = slots.Bounds(AHEAD_US, ON_TIME_US, 100)
+        return self.database.tx(lambda tx: catchup.end_pauses(tx, self.term, bounds))
+
+    def expire(self) -> list[int]:
+        return self.database.tx(lambda tx: runs.expire(tx, self.term, limit=100))
 
     def promote(self) -> int:
         awoken = self.database.tx(lambda tx: runs.promote(tx, self.term, limit=1000))

@@ -12,6 +12,8 @@ from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import Reap
 from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term
+from reconciler.model.policy import DEFAULT_MISFIRE
+from reconciler.store.slots import Bounds
 from tests.protocol.simulation.cast import Process
 from tests.protocol.simulation.plan import TIMINGS
 from tests.protocol.simulation.stage import Seat, Stage
@@ -70,7 +72,7 @@ class Leaders:
         candidate.resign()
 
     def _work(self, candidate: Candidate, seat: Seat) -> None:
-        materialise, reap = Materialise(seat.database, TIMINGS), Reap(seat.database)
+        materialise, reap = Materialise(seat.database, Bounds.of(TIMINGS, DEFAULT_MISFIRE)), Reap(seat.database)
         duties = Duties(
             candidate,
             [
