@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import Exit, options, show, tables
 from reconciler.cli.machine import Finding, Verdict, configuration, disk, fail, libraries, ok, warn
+from reconciler.cli.relations import ADDRESSES
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, SystemClock
@@ -66,7 +67,7 @@ def _findings(store_url: str | None) -> Iterator[Finding]:
     now_us = SystemClock().now_us()
     yield from libraries(now_us)
     try:
-        settings = load({"store.url": store_url})
+        settings = load({"store.url": store_url}, listens=ADDRESSES)
     except InvalidSettingsError as fault:
         places = [line.strip().removeprefix("--> ") for line in str(fault).splitlines() if "--> " in line]
         yield fail("settings", f"wrong at {', '.join(places)}", "`reconciler config show` says what and how to mend it")
@@ -88,7 +89,7 @@ def _findings(store_url: str | None) -> Iterator[Finding]:
 
 
 def _store(database: Database) -> Iterator[Finding]:
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     yield ok("store", f"{shown}, schema {schema.head()}")
     try:
         yield from database.read(lambda tx: [*_engine(tx, database), *_processes(tx)])

@@ -104,7 +104,7 @@ def _compared(settings: Settings, source: SourceSettings, against: str | None, s
 
     database = open_store(store_url)
     planned = plan_against(database, source.name, tree, source_of(settings, source).deletions)
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     database.close()
     return Compared(planned.tree, planned.plan, "store", shown)
 

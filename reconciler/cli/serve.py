@@ -47,7 +47,8 @@ def command(
       reconciler serve /etc/northstar/jobs.d --store sqlite:////var/lib/reconciler/store.db
     """
     settings = load(
-        {"timings.leaderTtl": leader_ttl, "timings.rescan": rescan, "metrics.serve": metrics, "api.listen": listen}
+        {"timings.leaderTtl": leader_ttl, "timings.rescan": rescan, "metrics.serve": metrics, "api.listen": listen},
+        listens=["metrics.serve"],
     )
     timings = settings.timings
     sources = [source_of(settings, each, moved=source_moved) for each in settings.sources(path, source_name)]

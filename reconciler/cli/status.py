@@ -37,7 +37,7 @@ def command(store_url: str | None, output: str, watch: bool) -> None:
       reconciler status -o json
     """
     database = open_store(store_url)
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     show.show_value(lambda: {**database.read(status_of), "store": shown}, _text, output, watch=watch)
 
 

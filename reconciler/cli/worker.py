@@ -78,7 +78,7 @@ def command(
         "timings.heartbeat": heartbeat,
         "metrics.worker": metrics,
     }
-    settings = load(flags)
+    settings = load(flags, listens=["metrics.worker"])
     node = settings.config.node
     name = node.name or socket.gethostname()
     database = open_store(store_url)

@@ -10,8 +10,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 from reconciler.cli import run
-from reconciler.cli.configfile import LATER, keys
-from reconciler.cli.settings import FLAGS, variable_of
+from reconciler.cli.configfile import LATER, read_file
+from reconciler.cli.keys import FLAGS, held_in_file, keys, variable_of
+from reconciler.cli.relations import ADDRESSES
 from reconciler.config import Config, values_of
 from reconciler.model.definition import parse_duration
 from reconciler.model.lease import Timings
@@ -22,9 +23,10 @@ from tests.spec.test_schemas import fields
 Shown = Callable[..., dict[str, dict[str, Any]]]
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
-OF_FILES = [key for key in keys() if key.removesuffix("File") != key and key.removesuffix("File") in keys()]
+OF_FILES = [key for key in keys() if held_in_file(key)]
 SETTABLE = [key for key in keys() if key not in OF_FILES]
 WRITES = os.environ.get("RECONCILER_GOLDEN") == "write"
+TOKEN = "a-long-and-random-scrape-token"
 TEXTS = {"sources": "platform=a.d,reports=b.d"}
 
 
@@ -58,7 +60,7 @@ def write(text: str, name: str = "reconciler.yaml") -> Path:
 
 def test_without_a_file_everything_is_the_default(shown: Shown) -> None:
     assert {item["origin"] for item in shown().values()} == {"default"}
-    assert list(shown()) == SETTABLE
+    assert list(shown()) == list(keys())
 
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_default(
@@ -88,6 +90,8 @@ def test_every_key_has_a_variable_that_acts(key: str, shown: Shown, monkeypatch:
     example = keys()[key]["examples"][0]
     text = TEXTS.get(key) or (",".join(example) if isinstance(example, list) else str(example))
     monkeypatch.setenv(variable_of(key), text)
+    if key in ADDRESSES:
+        monkeypatch.setenv("RECONCILER_METRICS_TOKEN", TOKEN)
 
     told = shown()[key]
 
@@ -99,7 +103,7 @@ def test_every_key_has_a_variable_that_acts(key: str, shown: Shown, monkeypatch:
 def test_every_key_acts_in_the_file(key: str, shown: Shown) -> None:
     group, _, name = key.partition(".")
     example = keys()[key]["examples"][0]
-    write(json.dumps({group: {name: example} if name else example}))
+    write(json.dumps({group: {name: example, **({"token": TOKEN} if key in ADDRESSES else {})} if name else example}))
 
     assert shown()[key]["origin"].startswith("reconciler.yaml:1:")
 
@@ -121,17 +125,19 @@ def test_another_file_is_read_when_it_is_named_and_its_paths_begin_at_its_folder
     assert {key: shown()[key]["value"] for key in expected} == expected
 
 
+@pytest.mark.parametrize("name", ["reconciler", "relations", "secrets", "broken"])
 def test_a_file_that_is_wrong_is_reported_whole_as_definitions_are(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write((GOLDEN / "reconciler.yaml").read_text())
+    write((GOLDEN / f"{name}.yaml").read_text())
 
     assert run(["config", "show"]) == 64
     told = capsys.readouterr().err
-    stored = GOLDEN / "reconciler.txt"
+    stored = GOLDEN / f"{name}.txt"
     if WRITES:
         stored.write_text(told)
     assert told == stored.read_text()
+    assert "hunter2" not in told
 
 
 @pytest.mark.parametrize("line", [["validate"], ["reconcile", "--dry-run"], ["serve"], ["worker"], ["get", "jobs"]])
@@ -148,11 +154,11 @@ def test_every_command_refuses_a_wrong_file(line: list[str], capsys: pytest.Capt
         ("a: [", "yaml.syntax"),
         ("[]", "no mapping of settings"),
         ("store: {}\n---\nstore: {}\n", "reconciler.yaml:3:1"),
-        ("timings: {lease: 5s}", "at least 2.5 heartbeats (timings.lease from reconciler.yaml:1:18)"),
+        ("timings: {lease: 5s}", "(timings.lease from reconciler.yaml:1:18)"),
         ("sources: [{name: a, path: x}, {name: a, path: y}]", "two sources have the name 'a'"),
         ("sources: [{name: a, path: x}, {name: b, path: x}]", "two sources have the path"),
         ("limits: {fileBytes: 2048, treeBytes: 1024}", "limits.fileBytes from reconciler.yaml:1:21"),
-        ("store: {urlFile: gone}", "reconciler.yaml:1:18: gone cannot be read"),
+        ("store: {urlFile: gone}", "gone cannot be read: No such file or directory\n --> reconciler.yaml:1:18"),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_place(text: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,6 +166,78 @@ def test_what_cannot_work_is_refused_with_its_place(text: str, says: str, capsys
 
     assert run(["config", "show"]) == 64
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stray", ['"', ": ", "{", "]", "#", "|", "&a ", "*", "\n", ", ", "- "])
+def test_no_stray_character_uncovers_a_secret(stray: str) -> None:
+    """Wherever it stands, as long as it does not break the name of the secret, or the secret, in two."""
+    text = 'store: {url: "postgresql://reconciler:hunter2@db/x"}\nmetrics:\n  serve: a\n  token: hunter2\nnode: x\n'
+    whole = [range(text.index(each) + 1, text.index(each) + len(each)) for each in ("url:", "://reconciler:", "token:")]
+
+    for at in range(len(text) + 1):
+        if not any(at in each for each in whole):
+            report = read_file(write(text[:at] + stray + text[at:])).report()
+            assert "hunter2" not in report, report
+
+
+def test_an_option_may_mend_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    write("timings: {heartbeat: 20s}")
+    no_store = ["--store", "sqlite:///gone.db"]
+
+    assert run(["worker"]) == 64
+    assert "reconciler.yaml:1:22" in capsys.readouterr().err
+    assert run(["worker", "--lease", "60s", *no_store]) == 4
+    assert run(["get", "jobs"]) == 64
+    assert run(["worker", "--lease", "40s", *no_store]) == 64
+    assert "timings.lease from --lease, timings.heartbeat from reconciler.yaml:1:22" in capsys.readouterr().err
+
+
+def test_an_open_address_without_a_token_stops_only_whoever_would_open_it(capsys: pytest.CaptureFixture[str]) -> None:
+    write("metrics: {serve: '0.0.0.0:5018'}")
+    Path("jobs.d").mkdir()
+
+    assert run(["validate"]) == 0
+    assert run(["worker", "--store", "sqlite:///gone.db"]) == 4
+    for line in (["serve"], ["config", "show"]):
+        capsys.readouterr()
+        assert run(line) == 64
+        assert "reconciler.yaml:1:18" in capsys.readouterr().err
+
+
+def test_what_is_wrong_in_file_and_environment_is_told_at_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("nod: {}\ntimings: {lease: 20s}")
+    monkeypatch.setenv("RECONCILER_NODE_SLOTS", "many")
+    monkeypatch.setenv("RECONCILER_TIMINGS_HEARTBEAT", "10s")
+
+    assert run(["config", "show"]) == 64
+    told = capsys.readouterr().err
+    assert "reconciler.yaml:1:1" in told
+    assert "timings.lease from reconciler.yaml:2:18, timings.heartbeat from RECONCILER_TIMINGS_HEARTBEAT" in told
+    assert "error: RECONCILER_NODE_SLOTS: " in told
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "RECONCILER_METRICS_TOKEN=hunter2",
+        "RECONCILER_METRICS_TOKEN_FILE=hunter2.txt",
+        "RECONCILER_STORE_FILE=postgresql://reconciler:hunter2@db/x",
+        "RECONCILER_NODE_SLOTS=postgresql://reconciler:hunter2@db/x",
+    ],
+)
+def test_no_variable_of_a_secret_is_repeated(
+    variable: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _, text = variable.partition("=")
+    write("hunter2\n", "secret.txt")
+    monkeypatch.setenv(name, text.replace("hunter2.txt", "secret.txt"))
+
+    assert run(["config", "show"]) == 64
+    told = capsys.readouterr().err
+    assert name in told
+    assert "hunter2" not in told
 
 
 @pytest.mark.parametrize(
@@ -202,8 +280,30 @@ def test_a_secret_is_read_from_a_file_and_never_shown(
     assert run(["config", "show"]) == 64
 
 
+def test_the_file_that_a_secret_comes_from_is_shown_and_what_wins_over_it_hides_it(
+    shown: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(f"{TOKEN}\n", "scrape")
+    write("metrics: {tokenFile: scrape}")
+
+    told = shown()
+    assert (told["metrics.tokenFile"]["value"], told["metrics.tokenFile"]["origin"]) == (
+        "scrape",
+        "reconciler.yaml:1:22",
+    )
+    assert (told["metrics.token"]["value"], told["store.urlFile"]["value"]) == ("(set)", None)
+    assert run(["config", "show"]) == run(["config", "show", "--origin"]) == run(["config", "show", "-o", "yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("metrics.tokenFile") == 2
+    assert "  tokenFile: scrape\n" in printed
+    assert TOKEN not in printed
+    monkeypatch.setenv("RECONCILER_METRICS_TOKEN", f"{TOKEN}-of-another-place")
+    assert shown()["metrics.tokenFile"]["value"] is None
+
+
 def test_what_is_shown_as_yaml_is_a_file_that_says_the_same(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    write("{store: {url: 'sqlite:///s.db'}, timings: {leaderTtl: 20s}, worker: {allow: [echo]}}")
+    write("sqlite:///s.db\n", "url")
+    write("{store: {urlFile: url}, timings: {leaderTtl: 20s}, worker: {allow: [echo]}}")
     before = {key: item["value"] for key, item in shown().items()}
     assert run(["config", "show", "-o", "yaml"]) == 0
     write(capsys.readouterr().out)
