@@ -129,7 +129,7 @@ class Applier:
             tree = self._source.load()
         except SourceUnavailableError as fault:
             started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
-            return self._refuse(term, started, f"{fault}; the last good set goes on and nothing is pruned", None)
+            return self._refuse(term, started, fault.refusal, None)
         if settled is not None and tree_digest(tree) != settled.files:
             return None
         started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import ClassVar, Final
 
 from reconciler.errors import Place, Problem, RefusedError
 from reconciler.model.tree import Ignored
@@ -30,6 +30,13 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a F
 
 class SourceUnavailableError(RefusedError):
     """The source's directory is missing or cannot be read: not the same as empty, so everything stays as it is."""
+
+    MEND: ClassVar[str] = "Name the folder that holds the definitions, or write examples with `reconciler init`"
+
+    @property
+    def refusal(self) -> str:
+        """Say it to whoever wanted to read or to apply it."""
+        return f"{self}: nothing is applied and nothing pruned. {self.MEND}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +74,7 @@ class Scan:
 
 def scan(root: str | Path, limits: Limits) -> Scan:
     """Read every definition file under a directory, sorted by path. Raises SourceUnavailableError."""
-    try:
-        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SourceUnavailableError(f"{root} cannot be read: {_reason(error)}") from error
+    descriptor = _opened(root)
     walk = _Walk(Scan(str(root)), limits, descriptor)
     try:
         walk.directory(descriptor, PurePosixPath())
@@ -81,6 +85,18 @@ def scan(root: str | Path, limits: Limits) -> Scan:
     finally:
         os.close(descriptor)
     return walk.finished()
+
+
+def find(root: str | Path) -> None:
+    """See that a directory is there. Raises SourceUnavailableError."""
+    os.close(_opened(root))
+
+
+def _opened(root: str | Path) -> int:
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SourceUnavailableError(f"{root} cannot be read: {_reason(error)}") from error
 
 
 def single(path: str | Path, limits: Limits) -> Scan:
