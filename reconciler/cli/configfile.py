@@ -17,7 +17,8 @@ from reconciler.spec.nodes import Fields, Node, dotted, find, place_at, place_of
 from reconciler.spec.report import frame
 from reconciler.spec.schemas import CONFIG_FILE, Fault, faults
 from reconciler.spec.source import Limits, read
-from reconciler.spec.wording import Words, count, did_you_mean, nearest
+from reconciler.spec.wording import Words, did_you_mean, nearest
+from reconciler.words import count
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
     "": frozenset({"retention"}),

@@ -17,7 +17,7 @@ from reconciler.config import SourceSettings
 from reconciler.schedule.zones import tzdata_version
 from reconciler.spec.load import SourceUnavailableError, load_tree
 from reconciler.spec.source import HAS_LIBYAML
-from reconciler.spec.wording import count
+from reconciler.words import count
 
 _OLDEST_SQLITE: Final = (3, 35)
 """The first one with RETURNING."""

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 from reconciler.errors import Place, Problem, RefusedError
 from reconciler.model.tree import Ignored
 from reconciler.spec.source import Limits
+from reconciler.words import count
 
 SUFFIXES: Final = (".yaml", ".yml")
 _MAX_DEPTH: Final = 32
@@ -247,7 +248,7 @@ class _Walk:
         self._bytes += len(content)
         too_many = self._files > self.limits.tree_files
         if too_many or self._bytes > self.limits.tree_bytes:
-            limit = f"{self.limits.tree_files:,} files" if too_many else f"{self.limits.tree_bytes:,} bytes"
+            limit = count(self.limits.tree_files, "file") if too_many else count(self.limits.tree_bytes, "byte")
             what = f"the tree has more than {limit}"
             self.found.miss("tree.limit", "", what, "Split the tree into several sources")
             self._full = True

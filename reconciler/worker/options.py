@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reconciler.errors import UsageError
 from reconciler.model.lease import Timings
+from reconciler.words import count
 from reconciler.worker.allow import Allow
 from reconciler.worker.handlers import NAMES
 
@@ -39,7 +40,7 @@ class WorkerOptions:
         if not self.name:
             raise UsageError("a worker needs a name (--node-id)")
         if self.slots < 1:
-            raise UsageError(f"{self.slots} slots: a worker needs at least one")
+            raise UsageError(f"{count(self.slots, 'slot')}: a worker needs at least one")
         if self.drain_timeout_seconds < 0:
             raise UsageError("the drain timeout cannot be negative")
         if unknown := sorted(set(self.handlers) - set(NAMES)):

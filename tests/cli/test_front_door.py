@@ -178,6 +178,10 @@ def test_a_key_that_stands_for_another_request_is_refused(reconciler: Run, store
     exits(reconciler("trigger", "report", *key), 0, saying="exists already")
     told = "stands for run 1 of 'report', which has another slot"
     exits(reconciler("trigger", "report", "--slot", "2026-12-31T23:00:00Z", *key), 3, saying=told)
+    (stored / "jobs.d" / "other.yaml").write_text(document("other"))
+    exits(reconciler("reconcile"), 0)
+    told = "stands for run 1 of 'report', which is of another job and has another slot: use another key"
+    exits(reconciler("trigger", "other", "--slot", "2026-12-31T23:00:00Z", *key), 3, saying=told)
     assert first.stdout == "run 1 created\n"
 
 
