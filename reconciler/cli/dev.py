@@ -58,7 +58,12 @@ _NOTICE: Final = """\
 )
 @click.option("--nodes", type=click.IntRange(1, 20), default=1, show_default=True, help="How many workers.")
 @click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at a time, on each.")
-@click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="PROGRAM",
+    help=f"Admit another program for `command` jobs, besides {', '.join(devnodes.ALLOWED)}.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
 @click.option(
     "--kill-demo", is_flag=True, help="Show how a stalled worker's run is taken over, and its late result refused."
@@ -118,6 +123,7 @@ def command(
         watched.close()
         database.close()
         held.close()
+        click.echo(f"stopped: everything it keeps is in {state}, and the next `reconciler dev` goes on with it")
 
 
 def _tell_of_files(sources: Sequence[Source], event: Event) -> None:
