@@ -40,7 +40,9 @@ def test_the_status_says_what_is_broken_and_held(home: Path, asked: Ask, told: C
     assert status["notApplied"][0]["why"].startswith("Degraded")
     assert status["sources"][0]["problems"] == 1
     assert "jobs.d/report.yaml:" in told("describe", "job", "report")
-    assert 'unknown field "priorty". Did you mean "priority"? (schema.unknown-field;' in told("describe", "job", "report")
+    assert 'unknown field "priorty". Did you mean "priority"? (schema.unknown-field;' in told(
+        "describe", "job", "report"
+    )
     assert "pass 2 Invalid, 1 problem\n" in told("status")
 
 
