@@ -59,7 +59,8 @@ class SettingsFile:
         """Show every problem with the line it stands in, secrets covered."""
         problems, cover = in_order([*self.problems, *further]), Cover.of(self.text)
         told = [replace(each, what=cover.words(each.what), mend=cover.words(each.mend)) for each in problems]
-        frames = [f"{frame(each, cover.lines())}\n" for each in told]
+        text = cover.lines()
+        frames = [f"{frame(each, text)}\n" for each in told]
         return "\n".join([*frames, f"{count(len(problems), 'error')} in {self.path}"])
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 import yaml
@@ -14,10 +16,13 @@ from reconciler.spec.schemas import Fault
 from reconciler.spec.wording import Words, nearest, shown, words_of
 
 _SUSPECTS: Final = ("password", "passwd", "secret", "token", "credential")
-_KEY: Final = re.compile(r"([\w-]+)[\"']?[ \t]*:")
+_KEY: Final = re.compile(r"(?<![\w-])([\w-]{1,64})[\"']?[ \t]{0,64}:")
 _REST: Final = re.compile(r"[^\r\n]*")
 _VALUE: Final = re.compile(r"[ \t]*[\r\n]*[^\r\n]*")
-_PASSWORD: Final = re.compile(r"(?<=//)[^\s\"']*(?=@)|(?<=:)[^\s\"'/]+(?=@)|(?<=password=)[^&\s\"',}]+", re.IGNORECASE)
+_PASSWORD: Final = re.compile(
+    r"(?<=//)[^\s\"']{0,256}(?=@)|(?<=:)[^\s\"'/]{1,256}(?=@)|(?<=password=)[^&\s\"',}]+", re.IGNORECASE
+)
+"""With bounds, so that no text makes it look at everything again at every character."""
 _SHORTEST: Final = 3
 """What is shorter stands in other words too, and is no secret."""
 _BEGIN: Final = (
@@ -50,29 +55,37 @@ class Cover:
 
     text: str = field(repr=False)
     spans: Sequence[tuple[int, int]]
+    secrets: Sequence[str] = field(repr=False)
+    """What stands there, the longest first."""
 
     @classmethod
     def of(cls, text: str) -> Cover:
         """Find the values of secret keys, of misspelt ones too, whether the text is YAML or not."""
-        spans = list(_values(text))
+        values = list(_values(text))
+        known = sorted(begin for begin, _ in values)
+        spans: list[tuple[int, int]] = []
         for key in _KEY.finditer(text):
+            if (spans and key.end() < spans[-1][1]) or not _looks_secret(key[1]):
+                continue  # covered already, or none
             rest = _VALUE.match(text, key.end())
-            if rest and _looks_secret(key[1]) and not any(rest.start() <= begin < rest.end() for begin, _ in spans):
+            at = bisect_left(known, key.end())
+            if rest and (at == len(known) or known[at] >= rest.end()):
                 spans.append(rest.span())
-        return cls(text, [*spans, *(found.span() for found in _PASSWORD.finditer(text))])
+        spans += [*values, *(found.span() for found in _PASSWORD.finditer(text))]
+        secrets = {text[begin:end].strip(" \t\r\n\"'") for begin, end in spans}
+        return cls(text, spans, sorted((each for each in secrets if len(each) >= _SHORTEST), key=len, reverse=True))
 
     def lines(self) -> str:
         """Give the text with stars in place of what is secret; lines and columns stay."""
-        shown = list(self.text)
+        covered = list(self.text)
         for begin, end in self.spans:
-            shown[begin:end] = ["*" if each.isprintable() else each for each in shown[begin:end]]
-        return "".join(shown)
+            covered[begin:end] = ["*" if each.isprintable() else each for each in covered[begin:end]]
+        return "".join(covered)
 
     def words(self, words: str) -> str:
         """Give what is said of the text, without what is secret in it."""
-        secrets = {self.text[begin:end].strip(" \t\"'") for begin, end in self.spans}
-        for each in sorted(secrets, key=len, reverse=True):
-            words = words.replace(each, "***") if len(each) >= _SHORTEST else words
+        for each in self.secrets:
+            words = words.replace(each, "***")
         return without_passwords(words)
 
 
@@ -103,6 +116,7 @@ def _values(text: str) -> Iterator[tuple[int, int]]:
         yield (read, len(text)) if within is not None or rest is None else rest.span()
 
 
+@cache
 def _looks_secret(name: str) -> bool:
     """Whether a key is that of a secret, or may be meant to be."""
     known = {part: is_secret(key) for key in keys() for part in key.split(".")}

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from reconciler.cli import run
-from reconciler.cli.configfile import LATER, read_file
+from reconciler.cli.configfile import LATER
 from reconciler.cli.keys import FLAGS, held_in_file, keys, variable_of
 from reconciler.cli.relations import ADDRESSES
 from reconciler.config import Config, values_of
@@ -18,44 +17,16 @@ from reconciler.model.definition import parse_duration
 from reconciler.model.lease import Timings
 from reconciler.spec.schemas import CONFIG_FILE, faults, faults_by, schema
 from reconciler.spec.source import Limits
+from tests.cli.cast import TOKEN, Shown, write
 from tests.spec.test_schemas import fields
 
-Shown = Callable[..., dict[str, dict[str, Any]]]
+pytestmark = pytest.mark.usefixtures("alone")
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 OF_FILES = [key for key in keys() if held_in_file(key)]
 SETTABLE = [key for key in keys() if key not in OF_FILES]
 WRITES = os.environ.get("RECONCILER_GOLDEN") == "write"
-TOKEN = "a-long-and-random-scrape-token"
 TEXTS = {"sources": "platform=a.d,reports=b.d"}
-
-
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without a file, a process without variables."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RECONCILER_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
-    """Give what `config show` says, by key."""
-
-    def ask(*arguments: str) -> dict[str, dict[str, Any]]:
-        assert run(["config", "show", "--origin", "-o", "json", *arguments]) == 0, capsys.readouterr().err
-        told = json.loads(capsys.readouterr().out)
-        assert told["formatVersion"] == "1.0"
-        return {item["key"]: item for item in told["items"]}
-
-    return ask
-
-
-def write(text: str, name: str = "reconciler.yaml") -> Path:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def test_without_a_file_everything_is_the_default(shown: Shown) -> None:
@@ -168,18 +139,6 @@ def test_what_cannot_work_is_refused_with_its_place(text: str, says: str, capsys
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("stray", ['"', ": ", "{", "]", "#", "|", "&a ", "*", "\n", ", ", "- "])
-def test_no_stray_character_uncovers_a_secret(stray: str) -> None:
-    """Wherever it stands, as long as it does not break the name of the secret, or the secret, in two."""
-    text = 'store: {url: "postgresql://reconciler:hunter2@db/x"}\nmetrics:\n  serve: a\n  token: hunter2\nnode: x\n'
-    whole = [range(text.index(each) + 1, text.index(each) + len(each)) for each in ("url:", "://reconciler:", "token:")]
-
-    for at in range(len(text) + 1):
-        if not any(at in each for each in whole):
-            report = read_file(write(text[:at] + stray + text[at:])).report()
-            assert "hunter2" not in report, report
-
-
 def test_an_option_may_mend_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     write("timings: {heartbeat: 20s}")
     no_store = ["--store", "sqlite:///gone.db"]
@@ -202,103 +161,6 @@ def test_an_open_address_without_a_token_stops_only_whoever_would_open_it(capsys
         capsys.readouterr()
         assert run(line) == 64
         assert "reconciler.yaml:1:18" in capsys.readouterr().err
-
-
-def test_what_is_wrong_in_file_and_environment_is_told_at_once(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write("nod: {}\ntimings: {lease: 20s}")
-    monkeypatch.setenv("RECONCILER_NODE_SLOTS", "many")
-    monkeypatch.setenv("RECONCILER_TIMINGS_HEARTBEAT", "10s")
-
-    assert run(["config", "show"]) == 64
-    told = capsys.readouterr().err
-    assert "reconciler.yaml:1:1" in told
-    assert "timings.lease from reconciler.yaml:2:18, timings.heartbeat from RECONCILER_TIMINGS_HEARTBEAT" in told
-    assert "error: RECONCILER_NODE_SLOTS: " in told
-
-
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "RECONCILER_METRICS_TOKEN=hunter2",
-        "RECONCILER_METRICS_TOKEN_FILE=hunter2.txt",
-        "RECONCILER_STORE_FILE=postgresql://reconciler:hunter2@db/x",
-        "RECONCILER_NODE_SLOTS=postgresql://reconciler:hunter2@db/x",
-    ],
-)
-def test_no_variable_of_a_secret_is_repeated(
-    variable: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, _, text = variable.partition("=")
-    write("hunter2\n", "secret.txt")
-    monkeypatch.setenv(name, text.replace("hunter2.txt", "secret.txt"))
-
-    assert run(["config", "show"]) == 64
-    told = capsys.readouterr().err
-    assert name in told
-    assert "hunter2" not in told
-
-
-@pytest.mark.parametrize(
-    ("variable", "says"),
-    [
-        ("RECONCILER_NODE_SLOTS=many", "Write a whole number"),
-        ("RECONCILER_NODE_SLOTS=", "set and empty"),
-        ("RECONCILER_TIMINGS_LEASE=30", "such as 30s"),
-        ("RECONCILER_SOURCES=jobs.d", "NAME=PATH"),
-        ("RECONCILER_SCHEDULE_DEFAULT_TIME_ZONE=Berlin", "unknown time zone"),
-        ("RECONCILER_STORE_FILE=gone", "cannot be read"),
-        ("RECONCILER_CONFIG=gone.yaml", "gone.yaml cannot be read"),
-    ],
-)
-def test_a_variable_that_makes_no_sense_is_refused_by_name(
-    variable: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, _, text = variable.partition("=")
-    monkeypatch.setenv(name, text)
-
-    assert run(["config", "show"]) == 64
-    told = capsys.readouterr().err
-    assert says in told
-    assert name in told or name == "RECONCILER_CONFIG"
-
-
-def test_a_secret_is_read_from_a_file_and_never_shown(
-    shown: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write("postgresql://reconciler:hush@db/reconciler\n", "secret")
-    monkeypatch.setenv("RECONCILER_STORE_FILE", "secret")
-
-    told = shown()["store.url"]
-    assert run(["config", "show", "-o", "yaml"]) == 0
-
-    assert told["value"] == "postgresql+psycopg://reconciler:***@db/reconciler"
-    assert told["origin"] == "RECONCILER_STORE_FILE (file secret)"
-    assert "hush" not in capsys.readouterr().out
-    monkeypatch.setenv("RECONCILER_STORE", "sqlite:///x.db")
-    assert run(["config", "show"]) == 64
-
-
-def test_the_file_that_a_secret_comes_from_is_shown_and_what_wins_over_it_hides_it(
-    shown: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(f"{TOKEN}\n", "scrape")
-    write("metrics: {tokenFile: scrape}")
-
-    told = shown()
-    assert (told["metrics.tokenFile"]["value"], told["metrics.tokenFile"]["origin"]) == (
-        "scrape",
-        "reconciler.yaml:1:22",
-    )
-    assert (told["metrics.token"]["value"], told["store.urlFile"]["value"]) == ("(set)", None)
-    assert run(["config", "show"]) == run(["config", "show", "--origin"]) == run(["config", "show", "-o", "yaml"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("metrics.tokenFile") == 2
-    assert "  tokenFile: scrape\n" in printed
-    assert TOKEN not in printed
-    monkeypatch.setenv("RECONCILER_METRICS_TOKEN", f"{TOKEN}-of-another-place")
-    assert shown()["metrics.tokenFile"]["value"] is None
 
 
 def test_what_is_shown_as_yaml_is_a_file_that_says_the_same(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
