@@ -11,18 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from reconciler.errors import UsageError
-
 _UNIT: Final = "_seconds"
-_WHOLE_PERCENT: Final = 100
-
-
-class SettingsError(UsageError):
-    """Settings that cannot work together; `keys` are those to look at."""
-
-    def __init__(self, what: str, *keys: str) -> None:
-        super().__init__(what)
-        self.keys = keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +111,7 @@ class ApiSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Every setting."""
+    """Every setting; `cli/relations.py` says which of them cannot work together."""
 
     store: StoreSettings = field(default_factory=StoreSettings)
     sources: tuple[SourceSettings, ...] = (SourceSettings("default", "jobs.d"),)
@@ -136,20 +125,9 @@ class Config:
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
 
-    def __post_init__(self) -> None:
-        """Refuse relations that cannot work. Raises SettingsError."""
-        for what in ("name", "path"):
-            given = [getattr(source, what) for source in self.sources]
-            if twice := sorted({each for each in given if given.count(each) > 1}):
-                raise SettingsError(f"two sources have the {what} {twice[0]!r}: give each its own", "sources")
-        if not 0 <= self.guard.max_deletion_percent <= _WHOLE_PERCENT:
-            raise SettingsError("a share of deletions is between 0 and 100 percent", "guard.maxDeletionPercent")
-        if self.limits.file_bytes > self.limits.tree_bytes:
-            raise SettingsError("a file may not be larger than a tree", "limits.fileBytes", "limits.treeBytes")
-
 
 def config_from(values: Mapping[str, Any]) -> Config:
-    """Build the settings from values by key (`timings.leaderTtl`), durations in seconds. Raises SettingsError."""
+    """Build the settings from values by key (`timings.leaderTtl`), durations in seconds."""
     groups: dict[str, Any] = {}
     for key, group, name in _fields():
         if key in values:

@@ -9,6 +9,7 @@ from reconciler.cli.stores import actor, open_store
 from reconciler.errors import NotFoundError
 from reconciler.store import passes
 from reconciler.store.database import Tx
+from reconciler.words import count
 
 
 @click.command()
@@ -33,5 +34,7 @@ def command(digest: str, store_url: str | None) -> None:
 
     held = open_store(store_url).tx(approve)
     names = held.report.get("held", [])
-    click.echo(f"approved for 24 h: {len(names)} deletions of source {held.source!r} ({', '.join(names[:10])})")
+    click.echo(
+        f"approved for 24 h: {count(len(names), 'deletion')} of source {held.source!r} ({', '.join(names[:10])})"
+    )
     click.echo("the leader applies it now; without a leader run `reconciler reconcile`")

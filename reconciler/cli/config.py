@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from reconciler.cli import options, show
-from reconciler.cli.configfile import keys
-from reconciler.cli.settings import FLAGS, Settings, load, variable_of
+from reconciler.cli.keys import FLAGS, held_in_file, is_duration, is_secret, keys, twin_of, variable_of
+from reconciler.cli.relations import ADDRESSES
+from reconciler.cli.secrets import without_passwords
+from reconciler.cli.settings import Settings, load
 from reconciler.config import values_of
 from reconciler.errors import UsageError
 
@@ -41,8 +43,8 @@ def show_(with_origin: bool, output: str) -> None:
     Examples:
       reconciler config show --origin
     """
-    settings = load()
-    shown = {key: _shown(key, value) for key, value in values_of(settings.config).items()}
+    settings = load(listens=ADDRESSES)
+    shown = {key: _shown(key, value) for key, value in _values(settings).items()}
     if output == "table":
         _print_table(settings, shown, with_origin=with_origin)
     elif with_origin:
@@ -50,6 +52,13 @@ def show_(with_origin: bool, output: str) -> None:
         show.print_value({"formatVersion": show.FORMAT_VERSION, "items": items}, output)
     else:
         show.print_value(_nested(shown), output)
+
+
+def _values(settings: Settings) -> dict[str, Any]:
+    """List every key of the file with what holds, names of files too."""
+    held = values_of(settings.config)
+    files = {key: each.value for key, each in settings.given.items() if held_in_file(key)}
+    return {key: files.get(key) if held_in_file(key) else held[key] for key in keys()}
 
 
 def _print_table(settings: Settings, shown: dict[str, Any], *, with_origin: bool) -> None:
@@ -64,19 +73,21 @@ def _origin(settings: Settings, key: str) -> dict[str, Any]:
 
 def _shown(key: str, value: Any) -> Any:
     """Give a value as the file would say it, without what is secret in it."""
-    if value is not None and keys()[key].get("writeOnly"):
+    if value is not None and is_secret(key):
         return masked(value) if key == "store.url" else "(set)"
-    if value is not None and keys()[key].get("$ref", "").endswith("/duration"):
+    if value is not None and is_duration(key):
         return duration(value)
+    if held_in_file(key) and value is not None:
+        return without_passwords(value)
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def masked(url: str) -> str:
     """Show a store's URL without its password."""
-    from reconciler.store.database import parse_url
+    from reconciler.store.database import parse_url, shown_url
 
     try:
-        return parse_url(url).render_as_string(hide_password=True)
+        return shown_url(parse_url(url))
     except UsageError:
         return "(no store URL)"
 
@@ -90,11 +101,14 @@ def duration(seconds: float) -> str:
 
 
 def _nested(shown: dict[str, Any]) -> dict[str, Any]:
-    """Give the settings in the shape of the file, so that what is printed can be one; unset ones are left out."""
+    """Give the settings in the shape of the file, so that what is printed can be one; unset ones are left out.
+
+    So is a secret that was read from a file: the file says its name.
+    """
     tree: dict[str, Any] = {}
     for key, value in shown.items():
         group, _, name = key.partition(".")
-        if value is None:
+        if value is None or (is_secret(key) and shown[str(twin_of(key))] is not None):
             continue
         if name:
             tree.setdefault(group, {})[name] = value

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from reconciler.errors import InvalidSettingsError, Place, Problem, UsageError, in_order
+from reconciler.cli.keys import TIME_ZONE, held_in_file, keys, twin_of
+from reconciler.cli.relations import Misfit
+from reconciler.cli.secrets import Cover, words_of_setting
+from reconciler.errors import Place, Problem, UsageError, in_order
 from reconciler.schedule import TimingError
 from reconciler.schedule.zones import load_zone
 from reconciler.spec.nodes import Fields, Node, dotted, find, place_at, place_of, place_of_key, value_of
 from reconciler.spec.report import frame
-from reconciler.spec.schemas import CONFIG_FILE, Fault, faults, schema
+from reconciler.spec.schemas import CONFIG_FILE, Fault, faults
 from reconciler.spec.source import Limits, read
-from reconciler.spec.wording import Words, count, did_you_mean, shown, words_of
-
-TIME_ZONE: Final = "schedule.defaultTimeZone"
+from reconciler.spec.wording import Words, did_you_mean, nearest
+from reconciler.words import count
 
 LATER: Final[Mapping[str, frozenset[str]]] = {
     "": frozenset({"retention"}),
@@ -35,8 +37,35 @@ class Written:
     place: Place
 
 
-def written_in(path: Path) -> dict[str, Written]:
-    """Give every setting of a file by key. Raises UsageError when it cannot be read, InvalidSettingsError."""
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """A file as it was read: the settings that are sound, and all that is wrong with it."""
+
+    path: Path
+    text: str = field(repr=False)
+    root: Node | None
+    written: Mapping[str, Written]
+    problems: Sequence[Problem]
+    doubtful: frozenset[str]
+    """The keys of which nobody knows what they are to be: their values are wrong, or perhaps their names."""
+
+    def problem(self, misfit: Misfit, words: str) -> Problem:
+        """Show a misfit at the first of its keys."""
+        path = (*misfit.keys[0].split("."), *misfit.inside)
+        place = Place(str(self.path)) if self.root is None else place_at(str(self.path), self.root, path)
+        return Problem(misfit.rule, place, misfit.keys[0], words, misfit.mend)
+
+    def report(self, further: Sequence[Problem] = ()) -> str:
+        """Show every problem with the line it stands in, secrets covered."""
+        problems, cover = in_order([*self.problems, *further]), Cover.of(self.text)
+        told = [replace(each, what=cover.words(each.what), mend=cover.words(each.mend)) for each in problems]
+        text = cover.lines()
+        frames = [f"{frame(each, text)}\n" for each in told]
+        return "\n".join([*frames, f"{count(len(problems), 'error')} in {self.path}"])
+
+
+def read_file(path: Path) -> SettingsFile:
+    """Read a file with all that is wrong with it. Raises UsageError when it cannot be read."""
     try:
         content = path.read_bytes()
     except OSError as fault:
@@ -46,23 +75,29 @@ def written_in(path: Path) -> dict[str, Written]:
     roots = [document.root for document in source.documents]
     if len(roots) > 1:
         problems.append(_several(str(path), roots[1]))
-    if roots:
+    root = roots[0] if roots else None
+    if root is not None:
         refused = [problem.place for problem in source.problems]  # what stands there was told already
-        problems += [problem for problem in _problems(str(path), roots[0]) if problem.place not in refused]
-    if problems:
-        raise InvalidSettingsError(_report(problems, content.decode("utf-8", errors="replace")))
-    return dict(_leaves(str(path), roots[0])) if roots else {}
+        problems += [problem for problem in _problems(str(path), root) if problem.place not in refused]
+    written = {} if root is None else dict(_leaves(str(path), root))
+    doubtful = frozenset(_doubtful(problems, written) if source.readable else keys())
+    sound = {key: each for key, each in written.items() if key not in doubtful}
+    return SettingsFile(path, content.decode("utf-8", errors="replace"), root, sound, problems, doubtful)
 
 
-def keys() -> dict[str, Mapping[str, Any]]:
-    """List every key of the file with its schema, in order."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for name, item in schema(CONFIG_FILE)["properties"].items():
-        if "properties" in item:
-            found |= {f"{name}.{inner}": each for inner, each in item["properties"].items()}
-        else:
-            found[name] = item
-    return found
+def _doubtful(problems: Sequence[Problem], written: Mapping[str, Written]) -> Iterator[str]:
+    """List the keys that problems are about, and those that an unknown one may be meant to be."""
+    for problem in problems:
+        where = problem.where
+        if problem.rule == "schema.unknown-field":
+            group, _, name = where.rpartition(".")
+            meant = nearest(name, problem.allowed) or name
+            where = f"{group}.{meant}" if group else meant
+        for key in keys():
+            is_in_line = not where and key in written and written[key].place.line == problem.place.line
+            is_meant = where in {key, twin_of(key)} or where.startswith((f"{key}.", f"{key}["))
+            if is_in_line or is_meant or (where and key.startswith(f"{where}.")):
+                yield key
 
 
 def _several(file: str, root: Node) -> Problem:
@@ -74,7 +109,7 @@ def _problems(file: str, root: Node) -> list[Problem]:
     """Check the shape of the file, and what a schema cannot say."""
     value = value_of(root)
     if not isinstance(value, dict):
-        what = f"{shown(value)} is no mapping of settings"
+        what = "the file holds no mapping of settings"
         return [Problem("schema.type", place_of(file, root), "", what, "Write keys such as `store:` or `sources:`")]
     found = [problem for fault in faults(CONFIG_FILE, value) for problem in _told(file, root, fault)]
     found += list(_twice(file, root))
@@ -89,8 +124,9 @@ def _problems(file: str, root: Node) -> list[Problem]:
 def _twice(file: str, root: Node) -> Iterator[Problem]:
     """Find secrets that are given both as they are and by the name of a file."""
     for key in keys():
-        path, of_file = tuple(key.split(".")), tuple(f"{key}File".split("."))
-        if find(root, path) is not None and find(root, of_file) is not None:
+        held = held_in_file(key)
+        path, of_file = tuple((held or "").split(".")), tuple(key.split("."))
+        if held and find(root, path) is not None and find(root, of_file) is not None:
             words = Words("config.twice", f"{path[-1]} and {of_file[-1]} exclude each other", "Keep one of them")
             yield _problem(root, words, of_file, place_of_key(file, root, of_file))
 
@@ -117,7 +153,7 @@ def _told(file: str, root: Node, fault: Fault) -> Iterator[Problem]:
                 words = Words("schema.required", f'"{name}" is missing', f"Add {name}")
                 yield _problem(root, words, (*path, name), place_of_key(file, root, path))
         case _:
-            words = words_of(fault)
+            words = words_of_setting(dotted(root, path), fault)
             if words.rule == "schema.range" and isinstance(path[-1], str):
                 words = words._replace(what=f"{path[-1]} {words.what}")
             yield _problem(root, words, path, place_at(file, root, path))
@@ -136,11 +172,6 @@ def _unknown(fault: Fault, name: str) -> Words:
 
 def _problem(root: Node, words: Words, path: Sequence[str | int], place: Place) -> Problem:
     return Problem(words.rule, place, dotted(root, path), words.what, words.mend)
-
-
-def _report(problems: Sequence[Problem], text: str) -> str:
-    frames = [f"{frame(problem, text)}\n" for problem in in_order(problems)]
-    return "\n".join([*frames, f"{count(len(problems), 'error')} in {problems[0].place.file}"])
 
 
 def _leaves(file: str, root: Node) -> Iterator[tuple[str, Written]]:

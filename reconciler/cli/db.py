@@ -30,7 +30,7 @@ def upgrade(store_url: str | None) -> None:
       reconciler db upgrade --store postgresql://db/reconciler
     """
     database = open_store(store_url, create=True)
-    click.echo(f"schema {schema.head()} is in place: {database.url.render_as_string(hide_password=True)}")
+    click.echo(f"schema {schema.head()} is in place: {database.shown}")
     database.close()
 
 

@@ -31,6 +31,7 @@ from reconciler.store.database import Database
 from reconciler.store.queries import RunRow
 from reconciler.telemetry import Event, subscribe
 from reconciler.telemetry.log import log_events
+from reconciler.words import count
 
 _TIMINGS: Final = Timings(lease_seconds=10, heartbeat_seconds=2, leader_ttl_seconds=3, rescan_seconds=2)
 """Shorter than in production: a killed `dev` is followed by the next one at once, an edit acts within seconds."""
@@ -57,7 +58,12 @@ _NOTICE: Final = """\
 )
 @click.option("--nodes", type=click.IntRange(1, 20), default=1, show_default=True, help="How many workers.")
 @click.option("--slots", type=click.IntRange(1, 100), default=4, show_default=True, help="Runs at a time, on each.")
-@click.option("--allow", multiple=True, metavar="PROGRAM", help="Admit another program for `command` jobs.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="PROGRAM",
+    help=f"Admit another program for `command` jobs, besides {', '.join(devnodes.ALLOWED)}.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Show every event, not only runs.")
 @click.option(
     "--kill-demo", is_flag=True, help="Show how a stalled worker's run is taken over, and its late result refused."
@@ -117,6 +123,7 @@ def command(
         watched.close()
         database.close()
         held.close()
+        click.echo(f"stopped: everything it keeps is in {state}, and the next `reconciler dev` goes on with it")
 
 
 def _tell_of_files(sources: Sequence[Source], event: Event) -> None:
@@ -126,7 +133,8 @@ def _tell_of_files(sources: Sequence[Source], event: Event) -> None:
             click.echo(f"files applied: {event.created} new, {event.updated} changed, {event.pruned} removed")
         case PassRefused():
             reason = event.reason or "what is broken keeps its last good version"
-            click.echo(f"files {event.state.lower()}, {event.problems} problems: {reason}", err=True)
+            found = f", {count(event.problems, 'problem')}" if event.problems else ""
+            click.echo(f"files {event.state.lower()}{found}: {reason}", err=True)
             source = next(each for each in sources if each.name == event.source)
             for problem in _problems(source)[:_SHOWN_PROBLEMS]:
                 click.echo(f"  {one_line(problem)}", err=True)
@@ -172,7 +180,7 @@ def _greet(database: Database) -> bool:
     if not found:
         return False
     names = ", ".join(each.name for each in found[:_GREETED]) + (", …" if len(found) > _GREETED else "")
-    click.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'} loaded: {names}")
+    click.echo(f"{count(len(found), 'job')} loaded: {names}")
     click.echo("try next, in another terminal:")
     click.echo(f"  reconciler get jobs\n  reconciler trigger {found[0].name} --wait\n  reconciler status --watch\n")
     return True

@@ -12,7 +12,7 @@ from typing import Final
 
 from reconciler.model.lease import Timings
 
-_ALLOWED: Final = ("cat", "cut", "date", "echo", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
+ALLOWED: Final = ("cat", "cut", "date", "echo", "false", "head", "ls", "sleep", "sort", "tail", "true", "wc")
 """Programs that `dev` admits for `command` jobs: the examples use them, and none reaches a network."""
 _STOP_WITHIN_SECONDS: Final = 20
 
@@ -32,9 +32,10 @@ class NodePlan:
         """Start a worker that ends when this process does."""
         timings = self.timings
         line = ["worker", "--store", self.store_url, "--node-id", name, "--slots", str(self.slots)]
-        line += ["--data", str(self.data), "--ends-with", str(os.getpid()), "--metrics", "127.0.0.1:0"]
+        line += ["--data", str(self.data), "--ends-with", str(os.getpid()), "--started-by", "`reconciler dev`"]
+        line += ["--metrics", "127.0.0.1:0"]
         line += ["--lease", f"{timings.lease_seconds:g}s", "--heartbeat", f"{timings.heartbeat_seconds:g}s"]
-        for program in (*_ALLOWED, *self.allow):
+        for program in (*ALLOWED, *self.allow):
             line += ["--allow", program]
         line += ["--quiet"] if self.quiet else []
         # A session of its own: Ctrl-C reaches this process alone, and the worker is drained in order.

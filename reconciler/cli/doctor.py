@@ -9,6 +9,7 @@ import click
 
 from reconciler.cli import Exit, options, show, tables
 from reconciler.cli.machine import Finding, Verdict, configuration, disk, fail, libraries, ok, warn
+from reconciler.cli.relations import ADDRESSES
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, SystemClock
@@ -31,16 +32,18 @@ _WANTED: Final = {
 @click.command()
 @options.config
 @click.option("--store", "store_url", metavar="URL", default=None, help="Another store than the configured one.")
+@click.option("--worker", "is_worker", is_flag=True, help="This machine only runs workers: it needs no definitions.")
 @options.output
-def command(store_url: str | None, output: str) -> int:
+def command(store_url: str | None, is_worker: bool, output: str) -> int:
     """Check this machine, its settings and its store; exit 4 when something does not work.
 
     \b
     Examples:
       reconciler doctor
       reconciler doctor --store postgresql://db/reconciler -o json
+      reconciler doctor --worker
     """
-    found = list(_findings(store_url))
+    found = list(_findings(store_url, with_sources=not is_worker))
     failed = any(each.verdict is Verdict.FAIL for each in found)
     items = [
         {"check": each.check, "verdict": str(each.verdict), "what": each.what, "mend": each.mend or None}
@@ -62,11 +65,11 @@ def _text(value: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _findings(store_url: str | None) -> Iterator[Finding]:
+def _findings(store_url: str | None, *, with_sources: bool) -> Iterator[Finding]:
     now_us = SystemClock().now_us()
     yield from libraries(now_us)
     try:
-        settings = load({"store.url": store_url})
+        settings = load({"store.url": store_url}, listens=ADDRESSES)
     except InvalidSettingsError as fault:
         places = [line.strip().removeprefix("--> ") for line in str(fault).splitlines() if "--> " in line]
         yield fail("settings", f"wrong at {', '.join(places)}", "`reconciler config show` says what and how to mend it")
@@ -74,7 +77,7 @@ def _findings(store_url: str | None) -> Iterator[Finding]:
     except ReconcilerError as fault:
         yield fail("settings", str(fault), "mend the variable or the file")
         return
-    yield from configuration(settings)
+    yield from configuration(settings, with_sources=with_sources)
     try:
         database = open_store(settings.config.store.url)
     except StoreUnavailableError as fault:
@@ -88,7 +91,7 @@ def _findings(store_url: str | None) -> Iterator[Finding]:
 
 
 def _store(database: Database) -> Iterator[Finding]:
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     yield ok("store", f"{shown}, schema {schema.head()}")
     try:
         yield from database.read(lambda tx: [*_engine(tx, database), *_processes(tx)])

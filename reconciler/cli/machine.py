@@ -17,7 +17,7 @@ from reconciler.config import SourceSettings
 from reconciler.schedule.zones import tzdata_version
 from reconciler.spec.load import SourceUnavailableError, load_tree
 from reconciler.spec.source import HAS_LIBYAML
-from reconciler.spec.wording import count
+from reconciler.words import count
 
 _OLDEST_SQLITE: Final = (3, 35)
 """The first one with RETURNING."""
@@ -77,8 +77,8 @@ def libraries(now_us: int) -> Iterator[Finding]:
         yield ok("time zones", f"{version}; every node should have the same")
 
 
-def configuration(settings: Settings) -> Iterator[Finding]:
-    """Look at what the settings say of this machine."""
+def configuration(settings: Settings, *, with_sources: bool) -> Iterator[Finding]:
+    """Look at what the settings say of this machine; one that only runs workers needs no sources."""
     yield ok("settings", f"from {settings.file}" if settings.file else "no reconciler.yaml: defaults and variables")
     if strangers := unknown_variables():
         mend = "mend the name (`reconciler config show --origin` lists them), or unset it"
@@ -86,7 +86,7 @@ def configuration(settings: Settings) -> Iterator[Finding]:
     for program in settings.config.worker.allow:
         if program != "*" and shutil.which(program) is None:
             yield warn("programs", f"{program} is allowed and not on this machine", "install it, or mend worker.allow")
-    for source in settings.config.sources:
+    for source in settings.config.sources if with_sources else ():
         yield _source(settings, source)
 
 
@@ -95,8 +95,7 @@ def _source(settings: Settings, source: SourceSettings) -> Finding:
     try:
         tree = load_tree(source.path, limits=settings.limits, time_zone=settings.time_zone)
     except SourceUnavailableError as fault:
-        mend = "mend the path in `sources`, or write examples with `reconciler init`"
-        return warn(check, f"{fault}; nothing would be applied and nothing pruned", mend)
+        return fail(check, f"{fault}: nothing is applied and nothing pruned", fault.MEND)
     if tree.errors:
         return warn(check, f"{source.path}: {count(len(tree.errors), 'error')}", f"reconciler validate {source.path}")
     return ok(check, f"{source.path}: {count(len(tree.definitions), 'valid definition')}")

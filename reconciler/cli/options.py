@@ -65,9 +65,9 @@ def store(command: Command) -> Command:
     """Add `--store` and `--config`; None is handed on when neither flag, environment nor file names a store."""
 
     def configured(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-        from reconciler.cli.settings import load
+        from reconciler.cli.settings import configured_store
 
-        return value or load().config.store.url
+        return value or configured_store()
 
     option = click.option(
         "--store",

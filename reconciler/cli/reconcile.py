@@ -80,7 +80,7 @@ def command(
     try:
         compared = _compared(settings, source, against, store_url)
     except SourceUnavailableError as fault:
-        raise RefusedError(f"{fault}: nothing would be changed and nothing pruned") from fault
+        raise RefusedError(fault.refusal) from fault
     _print(compared, source.name, output, now_us)
     if expect_digest is not None and expect_digest != compared.plan.digest:
         raise RefusedError(f"the plan is {compared.plan.digest} now, not {expect_digest}")
@@ -104,7 +104,7 @@ def _compared(settings: Settings, source: SourceSettings, against: str | None, s
 
     database = open_store(store_url)
     planned = plan_against(database, source.name, tree, source_of(settings, source).deletions)
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     database.close()
     return Compared(planned.tree, planned.plan, "store", shown)
 

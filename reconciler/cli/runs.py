@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -12,20 +12,19 @@ import click
 
 from reconciler.cli import options, tables
 from reconciler.cli import show as printed
+from reconciler.cli.runlog import RunLog
 from reconciler.cli.stores import actor, open_store
 from reconciler.clock import SystemClock, iso
 from reconciler.errors import StoreUnavailableError, UsageError
 from reconciler.model.log import OutputStream
 from reconciler.model.run import RunState
 from reconciler.store import definitions, nodes, queries, queues, runs
-from reconciler.store.database import Database, Tx
+from reconciler.store.database import Tx
 from reconciler.store.logs import LogRow, lines_of
 
 _POLL_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 2.0
 """After this time of waiting people want to know what for."""
-_FOLLOW_SECONDS: Final = 0.25
-_LINES_AT_ONCE: Final = 1000
 _NOT_FACTS: Final = frozenset({"formatVersion", "output", "attempts"})
 
 
@@ -100,7 +99,7 @@ def logs(
     timestamps: bool,
     output: str,
 ) -> None:
-    """Print what the run's attempts wrote, line by line.
+    """Print what the run's attempts wrote, line by line; where there are several, a heading of each on stderr.
 
     \b
     Examples:
@@ -115,9 +114,12 @@ def logs(
         return f"{iso(line.at_us)} {line.text}" if timestamps else line.text
 
     wanted = None if stream is None else OutputStream(stream)
-    row = print_log(open_store(store_url), run_id, shown, follow=follow, attempt=attempt, stream=wanted)
+    log = RunLog(open_store(store_url), run_id, attempt=attempt, stream=wanted)
+    row = log.print(shown, follow=follow, with_headings=output == "table" and attempt is None)
     if not row.is_over:
         click.echo(f"run {run_id} is {row.state}: there may be more to come (--follow)", err=True)
+    elif log.is_empty:
+        click.echo(f"run {run_id} wrote nothing" + (" there" if attempt or stream else ""), err=True)
 
 
 @command.command()
@@ -232,37 +234,6 @@ def _why_closed(row: queries.RunRow, standing: Sequence[queues.QueueState]) -> s
     return queues.why_closed(standing, row.queue) if row.state is RunState.PENDING else None
 
 
-def print_log(
-    database: Database,
-    run_id: int,
-    shown: Callable[[LogRow], str],
-    *,
-    follow: bool,
-    attempt: int | None,
-    stream: OutputStream | None,
-) -> queries.RunRow:
-    """Print the lines of a run, those that are there or (`follow`) all until it is over; give the run as it was then.
-
-    The run is read before its lines: once it is over, they are all there.
-    """
-    clock, never = SystemClock(), threading.Event()
-    after = (0, -1)
-
-    def read(tx: Tx) -> tuple[queries.RunRow, list[LogRow]]:
-        row = queries.run_shown(tx, run_id)
-        return row, lines_of(tx, run_id, limit=_LINES_AT_ONCE, after=after, attempt=attempt, stream=stream)
-
-    while True:
-        row, lines = database.read(read)
-        if lines:
-            click.echo("\n".join(map(shown, lines)))
-            after = (lines[-1].fence, lines[-1].seq)
-        if len(lines) < _LINES_AT_ONCE:
-            if row.is_over or not follow:
-                return row
-            clock.wait(never, _FOLLOW_SECONDS)
-
-
 def wait_for(database: Any, run_id: int, timeout: float) -> int:
     """Wait for a run's end, say how it ended, give the exit code. Raises StoreUnavailableError when time is up."""
     clock, never = SystemClock(), threading.Event()
@@ -274,7 +245,8 @@ def wait_for(database: Any, run_id: int, timeout: float) -> int:
             click.echo(f"run {run_id} of {row.definition}: {row.state}" + (f" ({row.error})" if row.error else ""))
             if row.state is RunState.SUCCEEDED:
                 return 0
-            click.echo(f"what it wrote: reconciler runs logs {run_id}", err=True)
+            has_written = database.read(lambda tx: lines_of(tx, run_id, limit=1))
+            click.echo(f"what it wrote: reconciler runs logs {run_id}" if has_written else "it wrote nothing", err=True)
             return 1
         if clock.elapsed() >= told_at:
             told_at = give_up_at

@@ -12,7 +12,8 @@ from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.cli.watched import Listening, Watched
 from reconciler.cli.wiring import LeaderProcess, misfire_of, source_of
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError
+from reconciler.spec.files import SourceUnavailableError, find
 from reconciler.store.dialect import Limits
 from reconciler.telemetry import emit
 from reconciler.telemetry.log import log_events
@@ -47,12 +48,16 @@ def command(
       reconciler serve /etc/northstar/jobs.d --store sqlite:////var/lib/reconciler/store.db
     """
     settings = load(
-        {"timings.leaderTtl": leader_ttl, "timings.rescan": rescan, "metrics.serve": metrics, "api.listen": listen}
+        {"timings.leaderTtl": leader_ttl, "timings.rescan": rescan, "metrics.serve": metrics, "api.listen": listen},
+        listens=["metrics.serve"],
     )
     timings = settings.timings
     sources = [source_of(settings, each, moved=source_moved) for each in settings.sources(path, source_name)]
-    if missing := [str(each.path) for each in sources if not each.path.is_dir()]:
-        raise UsageError(f"there is no directory {', '.join(missing)}: name the folder that holds the definitions")
+    try:
+        for each in sources:
+            find(each.path)
+    except SourceUnavailableError as fault:
+        raise RefusedError(fault.refusal) from fault
     database = open_store(store_url, limits=Limits(stall_seconds=timings.stall_seconds))
     log_events()
     watched = Watched.leader(settings.config, database, timings)

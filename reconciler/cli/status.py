@@ -15,6 +15,7 @@ from reconciler.schedule.zones import tzdata_version
 from reconciler.store import leader, nodes, overview, passes, queries
 from reconciler.store.database import Tx
 from reconciler.store.passes import OVER, Pass, PassState
+from reconciler.words import count
 
 _HOUR_US: Final = 3600 * SECOND_US
 _SHOWN: Final = 10
@@ -37,7 +38,7 @@ def command(store_url: str | None, output: str, watch: bool) -> None:
       reconciler status -o json
     """
     database = open_store(store_url)
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     show.show_value(lambda: {**database.read(status_of), "store": shown}, _text, output, watch=watch)
 
 
@@ -153,7 +154,7 @@ def _source_words(source: dict[str, Any]) -> str:
     words = f"{source['name']}: {applied}"
     if last and last["state"] not in {PassState.APPLIED, PassState.UNCHANGED}:
         words += f"; pass {last['id']} {last['state']}"
-        words += f", {source['problems']} problems" if source["problems"] else ""
+        words += f", {count(source['problems'], 'problem')}" if source["problems"] else ""
         words += f": {source['reason']}" if source["reason"] else ""
     return words
 

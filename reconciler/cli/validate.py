@@ -8,7 +8,7 @@ import click
 
 from reconciler.cli import Exit, options
 from reconciler.cli.settings import load
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError
 from reconciler.spec.load import SourceUnavailableError, load_paths
 from reconciler.spec.report import as_json, as_text, is_valid
 
@@ -32,6 +32,6 @@ def command(paths: tuple[Path, ...], output: str, strict: bool, verbose: bool) -
     try:
         tree = load_paths(wanted, limits=settings.limits, time_zone=settings.time_zone)
     except SourceUnavailableError as fault:
-        raise UsageError(str(fault)) from fault
+        raise RefusedError(fault.refusal) from fault
     click.echo(as_json(tree) if output == "json" else as_text(tree, verbose=verbose))
     return Exit.DONE if is_valid(tree, strict=strict) else Exit.INVALID

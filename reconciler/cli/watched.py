@@ -10,9 +10,10 @@ from typing import Final
 from reconciler.clock import SystemClock
 from reconciler.config import Config
 from reconciler.errors import UsageError
+from reconciler.metrics.address import Address
 from reconciler.metrics.exposition import Exposition
 from reconciler.metrics.health import Health
-from reconciler.metrics.listener import Address, Listener
+from reconciler.metrics.listener import Listener
 from reconciler.model.lease import Timings
 from reconciler.store.database import Database
 from reconciler.telemetry import Event, subscribe

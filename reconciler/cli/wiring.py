@@ -105,7 +105,7 @@ class LeaderProcess:
         leading = self._database.read(leader.current)
         return CandidateStarted(
             self._owner,
-            self._database.url.render_as_string(hide_password=True),
+            self._database.shown,
             [f"{each.name}={each.path}" for each in self._sources],
             leading.owner if leading.alive else None,
         )

@@ -15,6 +15,7 @@ from reconciler.cli.stores import open_store
 from reconciler.cli.watched import Listening, Watched
 from reconciler.telemetry import emit
 from reconciler.telemetry.log import log_events
+from reconciler.worker.allow import WORKER
 from reconciler.worker.loop import Worker
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.run import run_worker
@@ -40,6 +41,7 @@ from reconciler.worker.run import run_worker
     help="How long a stopping worker lets its runs go on before it hands them back.  [default: 30s]",
 )
 @click.option("--ends-with", type=int, default=None, hidden=True, help="Drain when this parent process dies.")
+@click.option("--started-by", default=WORKER, hidden=True, help="What a person starts to have it, for messages.")
 @click.option("--quiet", is_flag=True, help="Log warnings and errors only.")
 @click.option("--lease", type=options.Duration(), help="How long a lease holds.  [default: 30s]")
 @click.option("--heartbeat", type=options.Duration(), help="How often it is renewed.  [default: 5s]")
@@ -58,6 +60,7 @@ def command(
     quiet: bool,
     metrics: str | None,
     ends_with: int | None,
+    started_by: str,
 ) -> int:
     """Claim runs and execute them on this node. SIGTERM drains: nothing new, running work finishes.
 
@@ -78,7 +81,7 @@ def command(
         "timings.heartbeat": heartbeat,
         "metrics.worker": metrics,
     }
-    settings = load(flags)
+    settings = load(flags, listens=["metrics.worker"])
     node = settings.config.node
     name = node.name or socket.gethostname()
     database = open_store(store_url)
@@ -96,6 +99,7 @@ def command(
         drain_timeout_seconds=node.drain_timeout_seconds,
         timings=settings.timings,
         ends_with=ends_with,
+        command=started_by,
         environment=dict(os.environ),
     )
 

@@ -10,9 +10,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from reconciler.clock import Clock
 from reconciler.errors import UsageError
+from reconciler.metrics.address import Address
 from reconciler.metrics.gauges import StoreGauges
 from reconciler.metrics.instruments import LeaderInstruments, Names, WorkerInstruments, counting, new_registry
-from reconciler.metrics.listener import Address, Answer, Listener
+from reconciler.metrics.listener import Answer, Listener
 from reconciler.store.database import Database
 from reconciler.telemetry import subscribe
 

@@ -22,6 +22,7 @@ from reconciler.reconcile.loop import SourceRead
 from reconciler.store import definitions, leader, passes, schema
 from reconciler.store.database import Database
 from reconciler.telemetry import Event
+from reconciler.words import count
 
 
 class Health:
@@ -45,7 +46,7 @@ class Health:
             case DutyDone("materialise"):
                 self._checked_us = self._clock.now_us()
             case PassRefused():
-                why = event.reason or f"{event.problems} problems"
+                why = event.reason or count(event.problems, "problem")
                 self._last_error = f"{iso(self._clock.now_us())} source {event.source}: {event.state}, {why}"
             case SourceRead():
                 self._read_us = self._clock.now_us()

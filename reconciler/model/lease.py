@@ -10,6 +10,8 @@ from typing import Final
 
 from reconciler.errors import UsageError
 
+HEARTBEATS_IN_A_LEASE: Final = 2.5
+"""How many a lease must outlast, so that one that is late does not end it."""
 _ANSWER_SECONDS: Final = (5.0, 30.0)
 
 
@@ -29,11 +31,8 @@ class Timings:
         """Refuse relations that cannot work. Raises UsageError."""
         if min(self.lease_seconds, self.heartbeat_seconds, self.leader_ttl_seconds, self.rescan_seconds) <= 0:
             raise UsageError("every timing must be longer than 0 s")
-        if self.heartbeat_seconds * 2.5 > self.lease_seconds:
-            raise UsageError(
-                f"a heartbeat every {self.heartbeat_seconds:g} s cannot keep a lease of {self.lease_seconds:g} s: "
-                f"the lease must be at least 2.5 heartbeats"
-            )
+        if what := why_lease_is_lost(self.lease_seconds, self.heartbeat_seconds):
+            raise UsageError(f"{what}: the lease must be at least {HEARTBEATS_IN_A_LEASE:g} heartbeats")
         if not 0 < self.poll_min_seconds <= self.poll_max_seconds:
             raise UsageError("the shortest poll interval must be above 0 s and not longer than the longest")
 
@@ -56,6 +55,13 @@ class Timings:
     def on_time_seconds(self) -> float:
         """How late a slot may be noticed and still count as on time (format.md, Misfire)."""
         return self.leader_ttl_seconds + 5.0
+
+
+def why_lease_is_lost(lease_seconds: float, heartbeat_seconds: float) -> str | None:
+    """Say why heartbeats so far apart do not keep a lease; None when they do."""
+    if heartbeat_seconds * HEARTBEATS_IN_A_LEASE <= lease_seconds:
+        return None
+    return f"a heartbeat every {heartbeat_seconds:g} s cannot keep a lease of {lease_seconds:g} s"
 
 
 def answer_seconds_of(lease_seconds: float) -> float:

@@ -61,6 +61,8 @@ class Tree:
     ignored: Sequence[Ignored] = ()
     complete: bool = True
     broken_names: Mapping[Key, Place] = field(default_factory=dict)
+    faults: Mapping[Key, Sequence[Problem]] = field(default_factory=dict)
+    """What holds each of `broken_names` back, in order; it may stand in the file of what the definition refers to."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The text of each file with problems, by the name its places carry; reports show lines of it."""
 

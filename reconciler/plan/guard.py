@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from reconciler.model.definition import digest_of
+from reconciler.words import count
 
 _PERCENT: Final = 100
+_MINUTE_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,13 @@ def judge(  # noqa: PLR0913 - the facts of one ruling, each named at the call
     if digest in approved:
         return Allowed()
     if is_empty:
-        return Held(f"the source declares nothing any more: all {_definitions(len(deleted))} would be deleted", digest)
+        return Held(
+            f"the source declares nothing any more: {_definitions(len(deleted))} would be deleted, all it declared",
+            digest,
+        )
     most = rule.most(managed + recent)
     if len(deleted) + recent > most:
-        earlier = f" after {recent} in the last {rule.window_seconds / 60:g} minutes" if recent else ""
+        earlier = f" after {recent:,} within {_duration(rule.window_seconds)}" if recent else ""
         return Held(
             f"{_definitions(len(deleted))} would be deleted{earlier}; without an approval at most {most} of "
             f"{managed + recent} may be",
@@ -98,5 +103,10 @@ def deletion_digest(uids: Sequence[str]) -> str:
     return digest_of(["delete", *sorted(uids)])[:16]
 
 
-def _definitions(count: int) -> str:
-    return f"{count} definition" if count == 1 else f"{count} definitions"
+def _definitions(number: int) -> str:
+    return count(number, "definition")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), _MINUTE_SECONDS)
+    return count(round(seconds), "second") if rest else count(minutes, "minute")

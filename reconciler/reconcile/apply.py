@@ -27,7 +27,7 @@ from reconciler.reconcile.planning import Planned, known_as, plan_against
 from reconciler.reconcile.revision import Fingerprint, name_of, tree_digest
 from reconciler.spec.files import SourceUnavailableError
 from reconciler.spec.load import DEFAULT_LIMITS, load_tree
-from reconciler.spec.report import problem_facts
+from reconciler.spec.report import one_line, problem_facts
 from reconciler.spec.source import Limits
 from reconciler.store import passes, revisions
 from reconciler.store.database import Database, Tx
@@ -128,7 +128,7 @@ class Applier:
             tree = self._source.load()
         except SourceUnavailableError as fault:
             started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
-            return self._refuse(term, started, f"{fault}; the last good set goes on and nothing is pruned", None)
+            return self._refuse(term, started, fault.refusal, None)
         if settled is not None and tree_digest(tree) != settled.files:
             return None
         started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
@@ -269,17 +269,31 @@ def _state(planned: Planned, *, writes: bool) -> PassState:
     return PassState.APPLIED if writes else PassState.UNCHANGED
 
 
+def _first(tree: Tree) -> str:
+    """Name the place of the first error; where there is none, what could not be read in full."""
+    return str(tree.errors[0].place) if tree.errors else tree.root
+
+
+def _degraded(broken: Broken, tree: Tree) -> str:
+    """Say where a definition is broken, what is wrong and how to mend it: the first of its problems."""
+    faults = tree.faults.get(broken.key, ())
+    if not faults:
+        return f"{broken.place} is invalid; the last good version goes on"
+    first = f"{faults[0].rule}, the first of {len(faults)} problems" if len(faults) > 1 else faults[0].rule
+    return f"{one_line(faults[0])} ({first}; the last good version goes on)"
+
+
 def _conditions(planned: Planned) -> dict[str, str | None]:
     """Say of each definition whose file is broken now, or no longer is, why its file is not applied."""
     plan: Plan = planned.plan
     waits = {
-        Withheld: "PruneWithheld: no longer declared, kept since files have errors",
+        Withheld: f"PruneWithheld: no longer declared, kept since files have errors (first: {_first(planned.tree)})",
         Held: "DeletionHeld: no longer declared, kept until its deletion is approved (reconciler get passes)",
     }.get(type(plan.ruling))
     wanted: dict[str, str | None] = {each.uid: None for each in planned.facts.stored}
     for each in plan.changes:
         if isinstance(each, Broken) and each.stored:
-            wanted[each.stored.uid] = f"Degraded: {each.place} is invalid; the last good version goes on"
+            wanted[each.stored.uid] = f"Degraded: {_degraded(each, planned.tree)}"
     for delete in plan.deletes if waits else ():
         wanted[delete.stored.uid] = waits
     known = {each.uid: each.condition for each in planned.facts.stored}

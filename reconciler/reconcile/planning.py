@@ -73,7 +73,7 @@ def _without_foreign(tree: Tree, source: str, owners: dict[Key, str]) -> Tree:
     """Refuse names that another source owns, naming both."""
     if not owners:
         return tree
-    mine, problems, broken = [], list(tree.problems), dict(tree.broken_names)
+    mine, problems, broken, faults = [], list(tree.problems), dict(tree.broken_names), dict(tree.faults)
     for each in tree.definitions:
         owner = owners.get(each.key)
         if owner is None:
@@ -81,9 +81,10 @@ def _without_foreign(tree: Tree, source: str, owners: dict[Key, str]) -> Tree:
             continue
         kind, name = each.key
         what = f'{kind.lower()} "{name}" of source "{source}" belongs to source "{owner}" already'
-        problems.append(Problem("name.owned", each.place, "metadata.name", what, "Rename one of the two"))
-        broken[each.key] = each.place
-    return dataclasses.replace(tree, definitions=mine, problems=in_order(problems), broken_names=broken)
+        problem = Problem("name.owned", each.place, "metadata.name", what, "Rename one of the two")
+        problems.append(problem)
+        broken[each.key], faults[each.key] = each.place, [problem]
+    return dataclasses.replace(tree, definitions=mine, problems=in_order(problems), broken_names=broken, faults=faults)
 
 
 def _stored(each: StoredDefinition, root: str) -> Stored:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from reconciler.schedule.cronfields import DAY, FIELDS, HOUR, MINUTE, MONTH, WEEKDAY, CronError, Word, field_mask
+from reconciler.words import count
 
 __all__ = ["Cron", "CronError", "parse"]
 
@@ -140,7 +141,7 @@ def _words(expression: str) -> list[Word]:
     if len(words) != len(FIELDS):
         raise CronError(
             "cron.fields",
-            f"the expression has {len(words)} field{'s' * (len(words) != 1)}, not five",
+            f"the expression has {count(len(words), 'field')}, not five",
             "Write five fields: minute hour day month weekday",
             length=len(expression),
         )

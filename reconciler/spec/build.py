@@ -63,7 +63,7 @@ class Candidate:
     refused: Sequence[Place] = ()
     """The places of what the reading of the text refused already."""
     problems: list[Problem] = field(default_factory=list)
-    waits_for: Place | None = None
+    waits_for: Candidate | None = None
     """The broken definition that this one refers to: nothing is wrong here, but nothing of it can be applied."""
     defaults: str = ""
     """The defaults that were merged into it."""
@@ -124,7 +124,7 @@ class Candidate:
 
     def wait_for(self, other: Candidate) -> None:
         """Hold this one back, since what it refers to is broken."""
-        self.waits_for = other.place
+        self.waits_for = other
         self.is_partial = True
 
     def add(self, words: Words, path: Path, place: Place, allowed: tuple[str, ...] = ()) -> None:

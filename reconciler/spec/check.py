@@ -67,7 +67,8 @@ def check_queues(candidates: Iterable[Candidate]) -> None:
             if not queues[name].is_sound:
                 made.wait_for(queues[name])
         elif name != DEFAULT_QUEUE:
-            mend = did_you_mean(name, [*queues, DEFAULT_QUEUE], otherwise="Declare it, as an object of kind: Queue")
+            declare = f"Declare it, as an object of kind: Queue with the name {name}, or write {DEFAULT_QUEUE}"
+            mend = did_you_mean(name, [*queues, DEFAULT_QUEUE], otherwise=declare)
             words = Words("queue.unknown", f'there is no queue called "{name}"', mend)
             made.add(words, _QUEUE, place_at(made.file, made.root, _QUEUE))
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import ClassVar, Final
 
 from reconciler.errors import Place, Problem, RefusedError
 from reconciler.model.tree import Ignored
 from reconciler.spec.source import Limits
+from reconciler.words import count
 
 SUFFIXES: Final = (".yaml", ".yml")
 _MAX_DEPTH: Final = 32
@@ -30,6 +31,13 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a F
 
 class SourceUnavailableError(RefusedError):
     """The source's directory is missing or cannot be read: not the same as empty, so everything stays as it is."""
+
+    MEND: ClassVar[str] = "Name the folder that holds the definitions, or write examples with `reconciler init`"
+
+    @property
+    def refusal(self) -> str:
+        """Say it to whoever wanted to read or to apply it."""
+        return f"{self}: nothing is applied and nothing pruned. {self.MEND}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +75,7 @@ class Scan:
 
 def scan(root: str | Path, limits: Limits) -> Scan:
     """Read every definition file under a directory, sorted by path. Raises SourceUnavailableError."""
-    try:
-        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise SourceUnavailableError(f"{root} cannot be read: {_reason(error)}") from error
+    descriptor = _opened(root)
     walk = _Walk(Scan(str(root)), limits, descriptor)
     try:
         walk.directory(descriptor, PurePosixPath())
@@ -81,6 +86,18 @@ def scan(root: str | Path, limits: Limits) -> Scan:
     finally:
         os.close(descriptor)
     return walk.finished()
+
+
+def find(root: str | Path) -> None:
+    """See that a directory is there. Raises SourceUnavailableError."""
+    os.close(_opened(root))
+
+
+def _opened(root: str | Path) -> int:
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SourceUnavailableError(f"{root} cannot be read: {_reason(error)}") from error
 
 
 def single(path: str | Path, limits: Limits) -> Scan:
@@ -231,7 +248,7 @@ class _Walk:
         self._bytes += len(content)
         too_many = self._files > self.limits.tree_files
         if too_many or self._bytes > self.limits.tree_bytes:
-            limit = f"{self.limits.tree_files:,} files" if too_many else f"{self.limits.tree_bytes:,} bytes"
+            limit = count(self.limits.tree_files, "file") if too_many else count(self.limits.tree_bytes, "byte")
             what = f"the tree has more than {limit}"
             self.found.miss("tree.limit", "", what, "Split the tree into several sources")
             self._full = True

@@ -73,6 +73,7 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFA
         ignored=list({(each.root, ignored.path): ignored for each in scans for ignored in each.ignored}.values()),
         complete=complete and all(made.is_sound or made.name is not None for made in candidates),
         broken_names=_broken(candidates),
+        faults=_faults(candidates, problems),
         texts={file: text for file, text in texts.items() if file in with_problems},
     )
 
@@ -119,6 +120,17 @@ def _definition(made: Candidate, time_zone: str) -> Definition:
 
 def _broken(candidates: Sequence[Candidate]) -> Mapping[Key, Place]:
     return {(made.kind, made.name): made.place for made in candidates if made.name is not None and not made.is_sound}
+
+
+def _faults(candidates: Sequence[Candidate], problems: Sequence[Problem]) -> Mapping[Key, Sequence[Problem]]:
+    """Say of each broken name what holds it back: its own problems, those of its text, or of what it waits for."""
+    found = {}
+    for made in candidates:
+        if made.name is not None and not made.is_sound:
+            of_text = [problem for problem in problems if problem.place in made.refused]
+            of_other = [] if made.waits_for is None else made.waits_for.problems
+            found[made.kind, made.name] = in_order(dict.fromkeys([*made.problems, *of_text])) or in_order(of_other)
+    return found
 
 
 def _slow_parser(root: str) -> Problem:

@@ -7,16 +7,17 @@ in the file of the defaults, so that a fault in it is told there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from reconciler.spec.build import OWNERS, Candidate
 from reconciler.spec.nodes import Fields, Items, Node, find, place_at, value_of
-from reconciler.spec.wording import Words, did_you_mean
+from reconciler.spec.wording import Words, nearest, one_of
 
 EVERYBODY: Final = "default"
 """The defaults that a job takes when it names none."""
 NOBODY: Final = "none"
+_NAMED_AT_MOST: Final = 10
 _NAMED: Final = ("spec", "defaults")
 _TRIGGERS: Final = ("spec", "triggers")
 
@@ -32,8 +33,7 @@ def take_defaults(job: Candidate, known: Mapping[str, Candidate]) -> None:
     elif found is not None:
         job.wait_for(found)
     elif named is not None:
-        mend = did_you_mean(named, [*known, NOBODY], otherwise=f"Declare them, or write {NOBODY}")
-        words = Words("defaults.unknown", f'there are no defaults called "{named}"', mend)
+        words = Words("defaults.unknown", f'there are no defaults called "{named}"', _instead(named, known))
         job.is_partial = True
         job.add(words, _NAMED, place_at(job.file, job.root, _NAMED))
 
@@ -45,6 +45,18 @@ def refuse_reserved_name(defaults: Candidate) -> None:
         what = f'"{NOBODY}" is what a job writes that takes no defaults'
         words = Words("defaults.name", what, "Use another name")
         defaults.add(words, path, place_at(defaults.file, defaults.root, path))
+
+
+def _instead(named: str, known: Collection[str]) -> str:
+    """Say what a job may name in place of defaults that are not there."""
+    names = sorted(set(known) - {NOBODY})
+    near = NOBODY if named.casefold() == NOBODY else nearest(named, names)
+    declare = f"declare them as an object of kind: Defaults with the name {named}"
+    if near:
+        return f'Did you mean "{near}"?'
+    if names:
+        return f"Write {one_of([*names[:_NAMED_AT_MOST], NOBODY])}; or {declare}"
+    return f"No file of this source declares any: {declare}, or write {NOBODY}"
 
 
 def _merge(job: Candidate, defaults: Candidate) -> None:

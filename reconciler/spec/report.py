@@ -12,7 +12,8 @@ from reconciler.errors import Problem
 from reconciler.model.definition import Json
 from reconciler.model.tree import Tree
 from reconciler.spec.source import lines_of_text
-from reconciler.spec.wording import capitalised, count
+from reconciler.spec.wording import capitalised
+from reconciler.words import count
 
 FORMAT_VERSION: Final = "1.0"
 _WIDTH: Final = 100

@@ -17,6 +17,7 @@ from reconciler.errors import UsageError
 from reconciler.model.tree import Ignored
 from reconciler.spec.files import Content, Scan, SourceUnavailableError, shown, why_ignored
 from reconciler.spec.source import Limits
+from reconciler.words import count
 
 _TIMEOUT_SECONDS: Final = 60
 _FILE_MODES: Final = ("100644", "100755")
@@ -86,7 +87,9 @@ def _read(folder: Path, entries: Mapping[str, _Entry], found: Scan, limits: Limi
         else:
             found.miss("file.kind", path, "not a regular file", "Take it out of the directory")
     if len(wanted) > limits.tree_files:
-        found.miss("tree.limit", "", f"more than {limits.tree_files:,} files", "Split the tree into several sources")
+        found.miss(
+            "tree.limit", "", f"more than {count(limits.tree_files, 'file')}", "Split the tree into several sources"
+        )
         return found
     paths = sorted(wanted)
     contents = _blobs(folder, [wanted[path] for path in paths])

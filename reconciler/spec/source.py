@@ -16,6 +16,7 @@ import yaml
 from reconciler.errors import Place, Problem
 from reconciler.spec.nodes import NOT_ADDRESSABLE, Fields, Items, Node, Scalar
 from reconciler.spec.scalars import NumberRefusedError, resolve
+from reconciler.words import count
 
 try:
     from yaml._yaml import CParser as _EventParser
@@ -70,7 +71,7 @@ class Source:
 def read(file: str, content: bytes, limits: Limits) -> Source:
     """Read a file's bytes. `file` is what places will say."""
     if len(content) > limits.file_bytes:
-        what = f"the file has more than {limits.file_bytes:,} bytes"
+        what = f"the file has more than {count(limits.file_bytes, 'byte')}"
         return _unreadable(Problem("yaml.limit", Place(file), "", what, "Split it into several files"))
     try:
         text = content.decode("utf-8")
@@ -286,7 +287,7 @@ class _Composer:
     def _spend(self, nodes: int, event: Any) -> None:
         self._count += nodes
         if self._count > self.limits.nodes:
-            what = f"more than {self.limits.nodes:,} values, aliases written out"
+            what = f"more than {count(self.limits.nodes, 'value')}, aliases written out"
             self._stop(event, what, "Split the file, and write fewer aliases")
 
     def _refuse(self, rule: str, event: Any, what: str, mend: str) -> None:

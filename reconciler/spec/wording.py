@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from reconciler.model.definition import Json
 from reconciler.spec.schemas import Fault
+from reconciler.words import count
 
 _SHOWN: Final = 60
 _NAMES: Final = {
@@ -86,11 +87,6 @@ def plain(value: Json) -> str:
 def capitalised(text: str) -> str:
     """Begin a sentence."""
     return text[:1].upper() + text[1:]
-
-
-def count(number: int, of: str) -> str:
-    """Print a number of things."""
-    return f"{number:,} {of}" if number == 1 else f"{number:,} {of}s"
 
 
 def one_of(names: Iterable[str]) -> str:

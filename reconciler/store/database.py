@@ -172,6 +172,11 @@ class Database:
         return Database(self.url, self._dialect, clock=self._clock, chance=self._chance, limits=NO_LIMITS)
 
     @property
+    def shown(self) -> str:
+        """The store's URL as people may see it."""
+        return shown_url(self.url)
+
+    @property
     def file(self) -> Path | None:
         """The file of an SQLite store; None on PostgreSQL."""
         return Path(str(self.url.database)) if self._dialect.has_one_writer else None
@@ -232,7 +237,7 @@ class Database:
                 if repeats >= _KEY_REPEATS:
                     raise
             except PoolTimeoutError as fault:
-                raise StoreUnavailableError(f"every connection to the store {self._shown} is in use") from fault
+                raise StoreUnavailableError(f"every connection to the store {self.shown} is in use") from fault
             except DBAPIError as fault:
                 if self._clock.elapsed() >= give_up_at or not self._dialect.may_pass(fault, repeats):
                     raise self._explained(fault) from fault
@@ -241,18 +246,14 @@ class Database:
     def _explained(self, fault: DBAPIError) -> Exception:
         if self._dialect.is_busy(fault):
             return StoreUnavailableError(
-                f"the store {self._shown} was locked for {_BUSY_FOR_SECONDS:g} s: is a process stopped while it writes?"
+                f"the store {self.shown} was locked for {_BUSY_FOR_SECONDS:g} s: is a process stopped while it writes?"
             )
         is_no_store = type(fault) is DatabaseError  # SQLite says so of a file that is none, or that is damaged
         if fault.connection_invalidated or is_no_store or isinstance(fault, (OperationalError, InterfaceError)):
             reason = str(fault.orig).strip() or type(fault.orig).__name__
             what = "did not answer in time" if self._dialect.is_late(fault) else "cannot be used"
-            return StoreUnavailableError(f"the store {self._shown} {what}: {reason.splitlines()[0]}")
+            return StoreUnavailableError(f"the store {self.shown} {what}: {reason.splitlines()[0]}")
         return fault
-
-    @property
-    def _shown(self) -> str:
-        return self.url.render_as_string(hide_password=True)
 
 
 def parse_url(url: str) -> URL:
@@ -266,10 +267,16 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, NoSuchModuleError, ValueError) as fault:
         raise UsageError(f"{_without_secrets(url)!r} is no store: write {_FORMS}") from fault
     if parsed.drivername not in {"sqlite", "postgresql+psycopg"}:
-        raise UsageError(f"the store {parsed.render_as_string(hide_password=True)!r} is not supported: write {_FORMS}")
+        raise UsageError(f"the store {shown_url(parsed)!r} is not supported: write {_FORMS}")
     if parsed.drivername == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise UsageError("an SQLite store needs a file: write sqlite:///path/to/file.db")
     return parsed
+
+
+def shown_url(url: URL) -> str:
+    """Give a store's URL without its passwords, that of the key of a TLS certificate too."""
+    hidden = {name: "***" for name in url.query if "password" in name.casefold()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def _without_secrets(url: str) -> str:

@@ -14,6 +14,7 @@ from reconciler.store import places
 from reconciler.store.database import Tx, in_states
 from reconciler.store.queue_tables import ALL_QUEUES, queues
 from reconciler.store.tables import requirements, runs
+from reconciler.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def why_closed(states: Sequence[QueueState], queue: str) -> str | None:
     if mine is not None and mine.is_full:
         return f"waits for a place in queue {queue!r} (max {mine.max_running})"
     if everywhere is not None and everywhere.is_full:
-        return f"waits for a place: {everywhere.max_running} runs over all queues is the most (limits.maxRunning)"
+        most = count(everywhere.max_running or 0, "run")
+        return f"waits for a place: over all queues at most {most} may be running (limits.maxRunning)"
     return None
 
 

@@ -208,16 +208,16 @@ def _check_same(known: Any, key: str, job: str, *, parameters: Mapping[str, Json
     differs = [
         what
         for what, is_other in (
-            ("job", known.name != job),
-            ("parameters", known.parameters != asked),
-            ("slot", slot_us is not None and known.slot_us != slot_us),
+            ("is of another job", known.name != job),
+            ("has other parameters", known.parameters != asked),
+            ("has another slot", slot_us is not None and known.slot_us != slot_us),
         )
         if is_other
     ]
     if differs:
         raise RefusedError(
-            f"the idempotency key {key!r} stands for run {known.run_id} of {known.name!r}, which has another "
-            f"{' and another '.join(differs)}: use another key for another request"
+            f"the idempotency key {key!r} stands for run {known.run_id} of {known.name!r}, which "
+            f"{' and '.join(differs)}: use another key for another request"
         )
 
 

@@ -52,7 +52,7 @@ def check(database: Database) -> None:
     if found == head():
         boot.adopt(database)
         return
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     if found is None:
         raise SchemaVersionError(f"the store {shown} is empty: run `reconciler db upgrade` with the same --store once")
     if found in _known():
@@ -69,7 +69,7 @@ def head() -> str:
 
 
 def _too_new(database: Database, found: str) -> SchemaVersionError:
-    shown = database.url.render_as_string(hide_password=True)
+    shown = database.shown
     return SchemaVersionError(
         f"the store {shown} has schema {found}, which this program does not know: install the release that made it"
     )

@@ -17,6 +17,7 @@ from typing import Final
 from reconciler.errors import ReconcilerError, UsageError
 
 EVERYTHING: Final = "*"
+WORKER: Final = "the worker"
 
 
 class CannotRunError(ReconcilerError):
@@ -29,16 +30,18 @@ class Allow:
 
     rules: frozenset[str]
     search_path: str
+    command: str = WORKER
+    """What a person starts with `--allow` to admit another program."""
 
     @classmethod
-    def parse(cls, rules: Iterable[str], search_path: str) -> Allow:
+    def parse(cls, rules: Iterable[str], search_path: str, command: str = WORKER) -> Allow:
         """Read `--allow` values. Raises UsageError for a relative path; relative parts of PATH are left out."""
         wanted = frozenset(rules)
         for rule in sorted(wanted):
             if not rule or (os.sep in rule and not PurePath(rule).is_absolute()):
                 raise UsageError(f"--allow {rule!r}: write an absolute path, a bare program name, or *")
         parts = [part for part in search_path.split(os.pathsep) if PurePath(part).is_absolute()]
-        return cls(wanted, os.pathsep.join(parts))
+        return cls(wanted, os.pathsep.join(parts), command)
 
     def resolve(self, program: str) -> str:
         """Give the absolute path to start for `program`. Raises CannotRunError."""
@@ -46,7 +49,7 @@ class Allow:
         if EVERYTHING not in self.rules and not self._admits(program, found):
             raise CannotRunError(
                 f"program {program!r} is not allowed on this worker. "
-                f"To allow it, start the worker with --allow {shlex.quote(program)}"
+                f"To allow it, start {self.command} with --allow {shlex.quote(program)}"
             )
         if found is None:
             where = "" if os.sep in program else f" on the worker's PATH ({self.search_path})"

@@ -16,6 +16,7 @@ from reconciler.clock import Clock
 from reconciler.model.lease import Session
 from reconciler.model.log import LogLine, OutputStream
 from reconciler.model.run import Claim
+from reconciler.words import count
 from reconciler.worker.text import clean, each_line
 
 PART_BYTES: Final = 512 * 1024
@@ -207,8 +208,8 @@ class _Tail:
             lines_out -= size > len(raw)
         if bytes_out:
             first = self._blocks[0]
-            lines = f" in {lines_out} lines" if lines_out else ""
-            kept.append((first.stream, first.at_us, f"[reconciler: {bytes_out} bytes{lines} left out]"))
+            lines = f" in {count(lines_out, 'line')}" if lines_out else ""
+            kept.append((first.stream, first.at_us, f"[reconciler: {count(bytes_out, 'byte')}{lines} left out]"))
         return kept[::-1]
 
     def _newest_first(self) -> Iterator[tuple[_Block, bytes, int]]:

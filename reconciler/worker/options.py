@@ -10,7 +10,8 @@ from pathlib import Path
 
 from reconciler.errors import UsageError
 from reconciler.model.lease import Timings
-from reconciler.worker.allow import Allow
+from reconciler.words import count
+from reconciler.worker.allow import WORKER, Allow
 from reconciler.worker.handlers import NAMES
 
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -32,6 +33,8 @@ class WorkerOptions:
     handlers: Sequence[str] = NAMES
     ends_with: int | None = None
     """The process that started this one; when it dies the worker drains and ends. None: the worker lives by itself."""
+    command: str = WORKER
+    """What a person starts to have this worker, for messages."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
 
     def __post_init__(self) -> None:
@@ -39,7 +42,7 @@ class WorkerOptions:
         if not self.name:
             raise UsageError("a worker needs a name (--node-id)")
         if self.slots < 1:
-            raise UsageError(f"{self.slots} slots: a worker needs at least one")
+            raise UsageError(f"{count(self.slots, 'slot')}: a worker needs at least one")
         if self.drain_timeout_seconds < 0:
             raise UsageError("the drain timeout cannot be negative")
         if unknown := sorted(set(self.handlers) - set(NAMES)):
@@ -48,7 +51,7 @@ class WorkerOptions:
 
     def programs(self) -> Allow:
         """The programs that `command` may start here."""
-        return Allow.parse(self.allow, self.environment.get("PATH", _DEFAULT_PATH))
+        return Allow.parse(self.allow, self.environment.get("PATH", _DEFAULT_PATH), self.command)
 
     @property
     def host(self) -> str:

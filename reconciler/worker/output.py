@@ -16,6 +16,7 @@ from typing import Final
 
 from reconciler.clock import Clock
 from reconciler.model.log import OutputStream
+from reconciler.words import count
 from reconciler.worker.lines import RunLog
 from reconciler.worker.text import Lines, clean, without_broken_end, without_broken_start
 from reconciler.worker.wire import Waker
@@ -55,7 +56,7 @@ class Captured:
         head = without_broken_end(bytes(self._head))
         whole_tail = without_broken_start(tail)
         left_out += len(self._head) - len(head) + len(tail) - len(whole_tail)
-        return f"{clean(head)}\n[reconciler: {left_out} bytes left out]\n{clean(whole_tail)}"
+        return f"{clean(head)}\n[reconciler: {count(left_out, 'byte')} left out]\n{clean(whole_tail)}"
 
 
 class Pipe:

@@ -1,6 +1,7 @@
 """An installation without processes, and someone at its command line."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from reconciler.cli import run
+from tests.cli.cast import Shown
 from tests.reconcile.cast import document
 
 Ask = Callable[..., Any]
@@ -53,5 +55,26 @@ def asked(home: Path, told: Callable[..., str]) -> Ask:
         answer = json.loads(told(*line, "-o", "json", code=code))
         assert answer["formatVersion"] == "1.0"
         return answer
+
+    return ask
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without a file, a process without variables."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("RECONCILER_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
+    """Give what `config show` says, by key."""
+
+    def ask(*arguments: str) -> dict[str, dict[str, Any]]:
+        assert run(["config", "show", "--origin", "-o", "json", *arguments]) == 0, capsys.readouterr().err
+        told = json.loads(capsys.readouterr().out)
+        assert told["formatVersion"] == "1.0"
+        return {item["key"]: item for item in told["items"]}
 
     return ask

@@ -1,6 +1,8 @@
 """The front door: exit codes that scripts rely on, and never a traceback, whatever is asked."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -176,6 +178,10 @@ def test_a_key_that_stands_for_another_request_is_refused(reconciler: Run, store
     exits(reconciler("trigger", "report", *key), 0, saying="exists already")
     told = "stands for run 1 of 'report', which has another slot"
     exits(reconciler("trigger", "report", "--slot", "2026-12-31T23:00:00Z", *key), 3, saying=told)
+    (stored / "jobs.d" / "other.yaml").write_text(document("other"))
+    exits(reconciler("reconcile"), 0)
+    told = "stands for run 1 of 'report', which is of another job and has another slot: use another key"
+    exits(reconciler("trigger", "other", "--slot", "2026-12-31T23:00:00Z", *key), 3, saying=told)
     assert first.stdout == "run 1 created\n"
 
 
@@ -183,8 +189,29 @@ def test_a_value_that_begins_like_json_and_is_none_is_refused(reconciler: Run, s
     exits(reconciler("trigger", "report", "-p", "days=[1"), 64, saying="'[1', is no JSON")
 
 
-def test_serve_refuses_a_directory_that_is_not_there(reconciler: Run, stored: Path) -> None:
-    exits(reconciler("serve", "elsewhere"), 64, saying="there is no directory elsewhere")
+@pytest.mark.parametrize("line", ["validate", "reconcile --dry-run", "reconcile", "serve"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_source_that_is_not_there_is_refused_in_the_same_words_by_all(
+    reconciler: Run, stored: Path, line: str, named: bool
+) -> None:
+    if not named:
+        shutil.rmtree(stored / "jobs.d")
+    path, arguments = ("elsewhere", ["--source-moved", "elsewhere"]) if named else ("jobs.d", [])
+    if line in {"validate", "reconcile --dry-run"}:
+        arguments = arguments[1:]
+    told = f"{path} cannot be read: no such file or directory: nothing is applied and nothing pruned. Name the folder"
+
+    exits(reconciler(*line.split(), *arguments), 3, saying=told)
+    exits(reconciler("get", "jobs"), 0, saying="report")
+
+
+def test_doctor_fails_a_source_that_is_not_there_unless_the_machine_needs_none(reconciler: Run, stored: Path) -> None:
+    shutil.rmtree(stored / "jobs.d")
+
+    shown = reconciler("doctor")
+    exits(shown, 4, saying="jobs.d cannot be read: no such file or directory: nothing is applied and nothing pruned")
+    assert re.search(r"^fail +source default ", shown.stdout, re.MULTILINE)
+    exits(reconciler("doctor", "--worker"), 0)
 
 
 def test_a_second_dev_in_a_folder_is_refused_naming_the_first(reconciler: Run, stored: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,55 +9,29 @@ import pytest
 from jsonschema import Draft7Validator
 
 from reconciler.cli import run
-from reconciler.cli.configfile import LATER, keys
-from reconciler.cli.settings import FLAGS, variable_of
+from reconciler.cli.configfile import LATER
+from reconciler.cli.keys import FLAGS, held_in_file, keys, variable_of
+from reconciler.cli.relations import ADDRESSES
 from reconciler.config import Config, values_of
 from reconciler.model.duration import parse_duration
 from reconciler.model.lease import Timings
 from reconciler.spec.schemas import CONFIG_FILE, faults, faults_by, schema
 from reconciler.spec.source import Limits
+from tests.cli.cast import TOKEN, Shown, write
 from tests.spec.test_schemas import fields
 
-Shown = Callable[..., dict[str, dict[str, Any]]]
+pytestmark = pytest.mark.usefixtures("alone")
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
-OF_FILES = [key for key in keys() if key.removesuffix("File") != key and key.removesuffix("File") in keys()]
+OF_FILES = [key for key in keys() if held_in_file(key)]
 SETTABLE = [key for key in keys() if key not in OF_FILES]
 WRITES = os.environ.get("RECONCILER_GOLDEN") == "write"
 TEXTS = {"sources": "platform=a.d,reports=b.d"}
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder without a file, a process without variables."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("RECONCILER_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.fixture
-def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
-    """Give what `config show` says, by key."""
-
-    def ask(*arguments: str) -> dict[str, dict[str, Any]]:
-        assert run(["config", "show", "--origin", "-o", "json", *arguments]) == 0, capsys.readouterr().err
-        told = json.loads(capsys.readouterr().out)
-        assert told["formatVersion"] == "1.0"
-        return {item["key"]: item for item in told["items"]}
-
-    return ask
-
-
-def write(text: str, name: str = "reconciler.yaml") -> Path:
-    path = Path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 def test_without_a_file_everything_is_the_default(shown: Shown) -> None:
     assert {item["origin"] for item in shown().values()} == {"default"}
-    assert list(shown()) == SETTABLE
+    assert list(shown()) == list(keys())
 
 
 def test_the_environment_wins_over_the_file_and_the_file_over_the_default(
@@ -88,6 +61,8 @@ def test_every_key_has_a_variable_that_acts(key: str, shown: Shown, monkeypatch:
     example = keys()[key]["examples"][0]
     text = TEXTS.get(key) or (",".join(example) if isinstance(example, list) else str(example))
     monkeypatch.setenv(variable_of(key), text)
+    if key in ADDRESSES:
+        monkeypatch.setenv("RECONCILER_METRICS_TOKEN", TOKEN)
 
     told = shown()[key]
 
@@ -99,7 +74,7 @@ def test_every_key_has_a_variable_that_acts(key: str, shown: Shown, monkeypatch:
 def test_every_key_acts_in_the_file(key: str, shown: Shown) -> None:
     group, _, name = key.partition(".")
     example = keys()[key]["examples"][0]
-    write(json.dumps({group: {name: example} if name else example}))
+    write(json.dumps({group: {name: example, **({"token": TOKEN} if key in ADDRESSES else {})} if name else example}))
 
     assert shown()[key]["origin"].startswith("reconciler.yaml:1:")
 
@@ -121,17 +96,19 @@ def test_another_file_is_read_when_it_is_named_and_its_paths_begin_at_its_folder
     assert {key: shown()[key]["value"] for key in expected} == expected
 
 
+@pytest.mark.parametrize("name", ["reconciler", "relations", "secrets", "broken"])
 def test_a_file_that_is_wrong_is_reported_whole_as_definitions_are(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write((GOLDEN / "reconciler.yaml").read_text())
+    write((GOLDEN / f"{name}.yaml").read_text())
 
     assert run(["config", "show"]) == 64
     told = capsys.readouterr().err
-    stored = GOLDEN / "reconciler.txt"
+    stored = GOLDEN / f"{name}.txt"
     if WRITES:
         stored.write_text(told)
     assert told == stored.read_text()
+    assert "hunter2" not in told
 
 
 @pytest.mark.parametrize("line", [["validate"], ["reconcile", "--dry-run"], ["serve"], ["worker"], ["get", "jobs"]])
@@ -148,11 +125,11 @@ def test_every_command_refuses_a_wrong_file(line: list[str], capsys: pytest.Capt
         ("a: [", "yaml.syntax"),
         ("[]", "no mapping of settings"),
         ("store: {}\n---\nstore: {}\n", "reconciler.yaml:3:1"),
-        ("timings: {lease: 5s}", "at least 2.5 heartbeats (timings.lease from reconciler.yaml:1:18)"),
+        ("timings: {lease: 5s}", "(timings.lease from reconciler.yaml:1:18)"),
         ("sources: [{name: a, path: x}, {name: a, path: y}]", "two sources have the name 'a'"),
         ("sources: [{name: a, path: x}, {name: b, path: x}]", "two sources have the path"),
         ("limits: {fileBytes: 2048, treeBytes: 1024}", "limits.fileBytes from reconciler.yaml:1:21"),
-        ("store: {urlFile: gone}", "reconciler.yaml:1:18: gone cannot be read"),
+        ("store: {urlFile: gone}", "gone cannot be read: No such file or directory\n --> reconciler.yaml:1:18"),
     ],
 )
 def test_what_cannot_work_is_refused_with_its_place(text: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,48 +139,33 @@ def test_what_cannot_work_is_refused_with_its_place(text: str, says: str, capsys
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("variable", "says"),
-    [
-        ("RECONCILER_NODE_SLOTS=many", "Write a whole number"),
-        ("RECONCILER_NODE_SLOTS=", "set and empty"),
-        ("RECONCILER_TIMINGS_LEASE=30", "such as 30s"),
-        ("RECONCILER_SOURCES=jobs.d", "NAME=PATH"),
-        ("RECONCILER_SCHEDULE_DEFAULT_TIME_ZONE=Berlin", "unknown time zone"),
-        ("RECONCILER_STORE_FILE=gone", "cannot be read"),
-        ("RECONCILER_CONFIG=gone.yaml", "gone.yaml cannot be read"),
-    ],
-)
-def test_a_variable_that_makes_no_sense_is_refused_by_name(
-    variable: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, _, text = variable.partition("=")
-    monkeypatch.setenv(name, text)
+def test_an_option_may_mend_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    write("timings: {heartbeat: 20s}")
+    no_store = ["--store", "sqlite:///gone.db"]
 
-    assert run(["config", "show"]) == 64
-    told = capsys.readouterr().err
-    assert says in told
-    assert name in told or name == "RECONCILER_CONFIG"
+    assert run(["worker"]) == 64
+    assert "reconciler.yaml:1:22" in capsys.readouterr().err
+    assert run(["worker", "--lease", "60s", *no_store]) == 4
+    assert run(["get", "jobs"]) == 64
+    assert run(["worker", "--lease", "40s", *no_store]) == 64
+    assert "timings.lease from --lease, timings.heartbeat from reconciler.yaml:1:22" in capsys.readouterr().err
 
 
-def test_a_secret_is_read_from_a_file_and_never_shown(
-    shown: Shown, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write("postgresql://reconciler:hush@db/reconciler\n", "secret")
-    monkeypatch.setenv("RECONCILER_STORE_FILE", "secret")
+def test_an_open_address_without_a_token_stops_only_whoever_would_open_it(capsys: pytest.CaptureFixture[str]) -> None:
+    write("metrics: {serve: '0.0.0.0:5018'}")
+    Path("jobs.d").mkdir()
 
-    told = shown()["store.url"]
-    assert run(["config", "show", "-o", "yaml"]) == 0
-
-    assert told["value"] == "postgresql+psycopg://reconciler:***@db/reconciler"
-    assert told["origin"] == "RECONCILER_STORE_FILE (file secret)"
-    assert "hush" not in capsys.readouterr().out
-    monkeypatch.setenv("RECONCILER_STORE", "sqlite:///x.db")
-    assert run(["config", "show"]) == 64
+    assert run(["validate"]) == 0
+    assert run(["worker", "--store", "sqlite:///gone.db"]) == 4
+    for line in (["serve"], ["config", "show"]):
+        capsys.readouterr()
+        assert run(line) == 64
+        assert "reconciler.yaml:1:18" in capsys.readouterr().err
 
 
 def test_what_is_shown_as_yaml_is_a_file_that_says_the_same(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    write("{store: {url: 'sqlite:///s.db'}, timings: {leaderTtl: 20s}, worker: {allow: [echo]}}")
+    write("sqlite:///s.db\n", "url")
+    write("{store: {urlFile: url}, timings: {leaderTtl: 20s}, worker: {allow: [echo]}}")
     before = {key: item["value"] for key, item in shown().items()}
     assert run(["config", "show", "-o", "yaml"]) == 0
     write(capsys.readouterr().out)

@@ -39,7 +39,11 @@ def test_the_status_says_what_is_broken_and_held(home: Path, asked: Ask, told: C
     assert status["definitions"]["degraded"] == 1
     assert status["notApplied"][0]["why"].startswith("Degraded")
     assert status["sources"][0]["problems"] == 1
-    assert "pass 2 Invalid, 1 problems" in told("status")
+    assert "jobs.d/report.yaml:" in told("describe", "job", "report")
+    assert 'unknown field "priorty". Did you mean "priority"? (schema.unknown-field;' in told(
+        "describe", "job", "report"
+    )
+    assert "pass 2 Invalid, 1 problem\n" in told("status")
 
 
 def test_definitions_and_runs_carry_the_fields_of_the_interface(asked: Ask, told: Callable[..., str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli import devnodes
 from tests.e2e.cluster import marked
 from tests.reconcile.cast import document
 from tests.worker.waiting import until
@@ -40,6 +41,28 @@ def test_the_demonstration_shows_lease_expiry_takeover_and_the_refused_write(tmp
     assert not marked(str(tmp_path))
 
 
+def test_dev_admits_what_its_help_names_and_says_how_to_admit_more(tmp_path: Path) -> None:
+    """The remedy fits where it is read: nobody starts the worker of `dev` by hand."""
+    (tmp_path / "jobs.d").mkdir()
+    for name, program in (("admitted", "echo"), ("refused", "env")):
+        handler = {"type": "command", "with": {"argv": [program]}}
+        text = document(name, handler=handler, triggers=[{"every": "1s"}])
+        (tmp_path / "jobs.d" / f"{name}.yaml").write_text(text)
+    log = tmp_path / "dev.log"
+    with log.open("wb") as out:
+        dev = subprocess.Popen([sys.executable, "-m", "reconciler", "dev"], cwd=tmp_path, stdout=out, stderr=out)
+    try:
+        until(lambda: {"admitted", "refused"} <= set(re.findall(r"run \d+ +(\w+) ", log.read_text())), seconds=60)
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait(40)
+
+    told = log.read_text()
+    assert re.search(r"admitted +Succeeded", told)
+    assert "To allow it, start `reconciler dev` with --allow env" in told
+    assert "echo" in devnodes.ALLOWED
+
+
 def test_several_nodes_share_the_work_and_each_line_names_its_node(tmp_path: Path) -> None:
     (tmp_path / "jobs.d").mkdir()
     for number in range(4):
@@ -61,4 +84,8 @@ def test_several_nodes_share_the_work_and_each_line_names_its_node(tmp_path: Pat
         dev.wait(40)
 
     assert nodes_seen() <= {"dev-1", "dev-2", "dev-3"}
+    assert log.read_text().splitlines()[-2:] == [
+        "stopping: running jobs may finish …",
+        "stopped: everything it keeps is in .reconciler, and the next `reconciler dev` goes on with it",
+    ]
     assert dev.returncode == 0

@@ -8,8 +8,9 @@ from http.client import HTTPConnection, HTTPResponse
 import pytest
 
 from reconciler.errors import UsageError
+from reconciler.metrics.address import Address
 from reconciler.metrics.exposition import Exposition
-from reconciler.metrics.listener import Address, Answer, Listener
+from reconciler.metrics.listener import Answer, Listener
 
 LOOPBACK = Address("127.0.0.1", 0)
 

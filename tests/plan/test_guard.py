@@ -51,7 +51,7 @@ def test_an_emptied_directory_is_held_until_this_very_set_is_approved() -> None:
 
     assert isinstance(plan.ruling, Held)
     assert plan.prunes == []
-    assert "declares nothing any more: all 20 definitions" in plan.ruling.reason
+    assert "declares nothing any more: 20 definitions would be deleted, all it declared" in plan.ruling.reason
     assert len(planned(tree(), actual, approved=[plan.ruling.digest]).prunes) == 20
 
 

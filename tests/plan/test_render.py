@@ -76,7 +76,7 @@ def test_a_held_plan_says_what_is_held_and_how_to_release_it() -> None:
     shown = as_text(plan, ABOUT)
 
     assert "! held       a  was jobs.d/x.yaml:1; not deleted now, see below" in shown
-    assert "! held: the source declares nothing any more: all 2 definitions would be deleted" in shown
+    assert "! held: the source declares nothing any more: 2 definitions would be deleted, all it declared" in shown
     assert f"reconciler approve {plan.ruling.digest}" in shown
     assert "0 to delete, 2 held" in shown
     assert "--expect-digest" not in shown

@@ -35,6 +35,27 @@ def test_a_job_takes_what_it_does_not_say_from_the_defaults_it_names(tmp_path: P
     assert (job.owner, job.priority, job.timeout_us) == ("team@northstar.example", 2, 300_000_000)
 
 
+@pytest.mark.parametrize(
+    ("declared", "mend"),
+    [
+        ([], "No file of this source declares any: declare them as an object of kind: Defaults with the name nonesuch"),
+        (["team", "nightly"], "Write nightly, team or none; or declare them"),
+        (["nonesuc"], 'Did you mean "nonesuc"?'),
+    ],
+)
+def test_defaults_that_are_not_there_are_answered_with_those_that_are(
+    declared: list[str], mend: str, tmp_path: Path
+) -> None:
+    for name in declared:
+        write(tmp_path, "d", "Defaults", name, job={"priority": 7})
+    write(tmp_path, "j", "Job", "report", defaults="nonesuch", handler=SLOW)
+
+    (problem,) = load_tree(tmp_path).problems
+
+    assert problem.rule == "defaults.unknown"
+    assert problem.mend.startswith(mend)
+
+
 def test_mappings_are_merged_deep_and_lists_are_replaced(tmp_path: Path) -> None:
     write(
         tmp_path,

@@ -308,7 +308,7 @@ def test_a_run_says_which_cap_it_waits_for(store: Store) -> None:
     assert queues.why_closed(states, "narrow") == "waits for a place in queue 'narrow' (max 1)"
     assert queues.why_closed(states, "closed") == "queue 'closed' is suspended"
     assert queues.why_closed(states, "default") == (
-        "waits for a place: 1 runs over all queues is the most (limits.maxRunning)"
+        "waits for a place: over all queues at most 1 run may be running (limits.maxRunning)"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from reconciler.errors import StoreUnavailableError, UsageError
-from reconciler.store.database import parse_url
+from reconciler.store.database import parse_url, shown_url
 from tests.store.test_database import opened
 
 SECRET: Final = "s3cr3t-word"
@@ -80,8 +80,14 @@ class TestUrls:
         url = parse_url(f"postgresql://someone@h/d?password={SECRET}&sslmode=require")
 
         assert url.password == SECRET
-        assert SECRET not in url.render_as_string(hide_password=True)
+        assert SECRET not in shown_url(url)
         assert url.query == {"sslmode": "require"}
+
+    def test_the_password_of_a_certificate_is_hidden(self) -> None:
+        url = parse_url(f"postgresql://someone@h/d?sslpassword={SECRET}&sslmode=require")
+
+        assert SECRET not in shown_url(url)
+        assert "sslmode=require" in shown_url(url)
 
     @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
     def test_a_store_in_memory_is_no_store(self, url: str) -> None:

@@ -27,6 +27,11 @@ def test_nothing_is_admitted_unless_a_rule_says_so_and_the_refusal_prints_the_fl
     )
 
 
+def test_the_refusal_names_what_a_person_started(programs: Path) -> None:
+    with pytest.raises(CannotRunError, match="To allow it, start `reconciler dev` with --allow northstar-report"):
+        Allow.parse([], str(programs), "`reconciler dev`").resolve("northstar-report")
+
+
 @pytest.mark.parametrize("rule", ["northstar-report", "{bin}/northstar-report", "*"])
 @pytest.mark.parametrize("program", ["northstar-report", "{bin}/northstar-report"])
 def test_a_rule_by_name_by_path_or_for_all_admits_the_program_by_name_and_path(

@@ -234,7 +234,7 @@ def test_cleanup_without_a_payload_touches_only_old_files_of_the_data_folder(dat
     code, printed = handle("cleanup", data)
 
     assert code == 0
-    assert printed.endswith("1 files removed, 10 bytes freed\n")
+    assert printed.endswith("1 file removed, 10 bytes freed\n")
     assert outside.exists()
     assert sorted(path.name for path in data.iterdir()) == ["link-to-file", "link-to-folder"]
 
@@ -245,7 +245,7 @@ def test_cleanup_prints_names_that_are_no_text(data: Path) -> None:
     code, printed = handle("cleanup", data)
 
     assert code == 0
-    assert printed.endswith("1 files removed, 10 bytes freed\n")
+    assert printed.endswith("1 file removed, 10 bytes freed\n")
 
 
 def test_cleanup_of_a_folder_stays_in_it(data: Path) -> None:
@@ -262,7 +262,7 @@ def test_flaky_fails_the_first_attempts_of_each_slot_and_then_succeeds(data: Pat
     other = handle("flaky", data, definition="../../other", failures=0)
 
     assert codes == [1, 1, 0, 0]
-    assert next_slot == (1, "flaky: attempt 1: failing on purpose, as the first 2 attempts do\n")
+    assert next_slot == (1, "flaky: attempt 1: failing on purpose, as this job does 2 times\n")
     assert other == (0, "attempt 1: succeeded after 0 failures\n")
 
 

@@ -21,7 +21,7 @@ from tests.worker.logs import run_log, texts
 pytestmark = pytest.mark.timeout(20)
 
 STDOUT, STDERR = OutputStream
-LEFT_OUT = re.compile(r"\[reconciler: (\d+) bytes in (\d+) lines left out\]")
+LEFT_OUT = re.compile(r"\[reconciler: ([\d,]+) bytes in ([\d,]+) lines left out\]")
 
 
 def numbered(begin: int, end: int, width: int = 100) -> bytes:
@@ -87,8 +87,8 @@ def test_of_a_flood_the_beginning_and_the_end_are_kept_and_one_line_says_what_is
     assert found
     assert [int(line) for line in kept[:marker]] == list(range(marker))
     assert [int(line) for line in kept[marker + 1 :]] == list(range(50_000 - (len(kept) - marker - 1), 50_000))
-    assert int(found[2]) == 50_000 - len(kept) + 1
-    assert int(found[1]) == 100 * int(found[2])
+    assert int(found[2].replace(",", "")) == 50_000 - len(kept) + 1
+    assert int(found[1].replace(",", "")) == 100 * int(found[2].replace(",", ""))
     size = sum(len(line.encode()) for line in kept)
     assert 2 * PART_BYTES - 300 <= size <= 2 * PART_BYTES + len(kept[marker])
 
@@ -97,7 +97,7 @@ def test_short_lines_are_bounded_by_their_number() -> None:
     kept = ended(*[b"y\n" * 32_768] * 100)
 
     assert len(kept) == 2 * PART_LINES + 1
-    assert kept[PART_LINES] == f"[reconciler: {2 * (n := 3_276_800 - 2 * PART_LINES)} bytes in {n} lines left out]"
+    assert kept[PART_LINES] == f"[reconciler: {2 * (n := 3_276_800 - 2 * PART_LINES):,} bytes in {n:,} lines left out]"
 
 
 @pytest.mark.case("PRC-06")
@@ -106,7 +106,7 @@ def test_escapes_count_as_what_they_become() -> None:
 
     assert kept[-1] == "end"
     assert sum(len(line) for line in kept) <= 2 * PART_BYTES + 100
-    assert f"[reconciler: {(200 - 15) * 16_384} bytes left out]" in kept
+    assert f"[reconciler: {(200 - 15) * 16_384:,} bytes left out]" in kept
 
 
 def test_the_work_per_byte_of_a_flood_is_small_and_so_is_what_is_held_meanwhile() -> None:
@@ -138,7 +138,7 @@ def test_a_node_whose_allowance_is_used_up_keeps_the_beginning_and_the_end_of_ev
     assert [int(line) for line in small] == list(range(20))
     assert [line.rstrip() for line in large] == [
         *map(str, range(each)),
-        f"[reconciler: {100 * (10_000 - 2 * each)} bytes in {10_000 - 2 * each} lines left out]",
+        f"[reconciler: {100 * (10_000 - 2 * each):,} bytes in {10_000 - 2 * each:,} lines left out]",
         *map(str, range(10_000 - each, 10_000)),
     ]
 

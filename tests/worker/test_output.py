@@ -44,7 +44,7 @@ def test_a_flood_keeps_its_beginning_and_its_end_and_says_how_much_is_missing() 
     assert (beginning[:6], end[-4:]) == ("begin ", " end")
     assert len(beginning) == HEAD_BYTES
     assert len(end) == TAIL_BYTES
-    assert marker == f"[reconciler: {20 * 65_536 + 10 - HEAD_BYTES - TAIL_BYTES} bytes left out]"
+    assert marker == f"[reconciler: {20 * 65_536 + 10 - HEAD_BYTES - TAIL_BYTES:,} bytes left out]"
 
 
 @pytest.mark.parametrize("shift", range(20))
@@ -59,7 +59,7 @@ def test_the_cut_never_breaks_a_character_and_the_count_stays_exact(shift: int) 
     assert whole.startswith(beginning.encode())
     assert whole.endswith(end.encode())
     left_out = len(whole) - len(beginning.encode()) - len(end.encode())
-    assert marker == f"[reconciler: {left_out} bytes left out]"
+    assert marker == f"[reconciler: {left_out:,} bytes left out]"
 
 
 @contextmanager

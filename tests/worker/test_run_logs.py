@@ -103,7 +103,7 @@ def test_a_flood_is_bounded_does_not_hold_the_job_up_and_its_end_is_kept(stage: 
     assert rows[marker + 1].text == rows[marker - 1].text == "12345678"
     assert len(rows) <= 2 * PART_LINES + 1
     assert sum(len(row.text) for row in rows) <= 2 * PART_BYTES + 100
-    left_out = re.findall(r"\d+", rows[marker].text)
+    left_out = re.findall(r"\d+", rows[marker].text.replace(",", ""))
     kept = sum(len(row.text) + 1 for row in rows if row.stream is STDOUT and row is not rows[marker])
     assert int(left_out[0]) == 180_000_000 - kept
     assert int(left_out[1]) == 20_000_000 - kept // 9

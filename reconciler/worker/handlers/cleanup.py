@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+from reconciler.words import count
 from reconciler.worker.handlers.files import DataFolder, PayloadError, say, seconds_in
 
 _NAMED_AT_MOST: Final = 20
@@ -32,7 +33,7 @@ def run(payload: Mapping[str, Any], data: DataFolder, environment: Mapping[str, 
         removed, freed = removed + 1, freed + size
         if removed <= _NAMED_AT_MOST:
             say(f"removed {data.name_of(path)}")
-    return f"{removed} files removed, {freed} bytes freed"
+    return f"{count(removed, 'file')} removed, {count(freed, 'byte')} freed"
 
 
 def _remove_old(top: Path, pattern: str, before: float) -> Iterator[tuple[Path, int]]:

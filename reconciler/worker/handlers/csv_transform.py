@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
 
+from reconciler.words import count
 from reconciler.worker.handlers.files import DataFolder, PayloadError, replacing
 
 Row = dict[str, str]
@@ -35,7 +36,7 @@ def run(payload: Mapping[str, Any], data: DataFolder, _environment: Mapping[str,
         table = csv.writer(file, lineterminator="\n")
         table.writerow(columns)
         table.writerows([row[column] for column in columns] for row in kept)
-    return f"{data.name_of(target)}: {len(kept)} of {len(rows)} rows, {len(columns)} columns"
+    return f"{data.name_of(target)}: {len(kept):,} of {count(len(rows), 'row')}, {count(len(columns), 'column')}"
 
 
 def _read(source: Path, name: str) -> tuple[list[str], list[Row]]:

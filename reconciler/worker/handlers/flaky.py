@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.words import count
 from reconciler.worker.handlers.files import DataFolder
 
 
@@ -25,8 +26,8 @@ def run(payload: Mapping[str, Any], data: DataFolder, environment: Mapping[str, 
     key = hashlib.sha256(names.encode()).hexdigest()[:32]
     attempt, failures = _count(data, f"flaky/{key}.count"), payload.get("failures", 1)
     if attempt <= failures:
-        raise OnPurposeError(f"attempt {attempt}: failing on purpose, as the first {failures} attempts do")
-    return f"attempt {attempt}: succeeded after {failures} failures"
+        raise OnPurposeError(f"attempt {attempt}: failing on purpose, as this job does {count(failures, 'time')}")
+    return f"attempt {attempt}: succeeded after {count(failures, 'failure')}"
 
 
 def _count(data: DataFolder, name: str) -> int:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from reconciler.words import count
 from reconciler.worker.handlers.files import DataFolder, PayloadError, replacing
 
 COLUMNS: Final = ("day", "region", "order", "product", "quantity", "unit_price", "amount")
@@ -55,7 +56,7 @@ def run(payload: Mapping[str, Any], data: DataFolder, environment: Mapping[str, 
         json.dump(_summary(day, totals), file, indent=2, ensure_ascii=False)
         file.write("\n")
     orders, cents = (sum(total[at] for total in totals.values()) for at in (0, 1))
-    return f"{data.name_of(path)}: {orders} orders, {_money(cents)}"
+    return f"{data.name_of(path)}: {count(orders, 'order')}, {_money(cents)}"
 
 
 def sales(day: str, regions: Sequence[str], rows: int, *, seed: str) -> Iterator[Sale]:

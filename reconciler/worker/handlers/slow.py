@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from reconciler.clock import SystemClock
+from reconciler.words import count
 from reconciler.worker.handlers.files import DataFolder, say, seconds_in
 
 
@@ -32,4 +33,4 @@ def run(payload: Mapping[str, Any], _data: DataFolder, _environment: Mapping[str
         if clock.wait(stop, seconds / steps):
             raise StoppedError(f"stopped in step {step} of {steps}")
         say(f"step {step} of {steps}")
-    return f"slept {seconds} s in {steps} steps"
+    return f"slept {seconds} s in {count(steps, 'step')}"
