@@ -52,6 +52,10 @@ _COMMANDS: Final = {
     "get": ("reconciler.cli.get", "List jobs, runs, workers, queues, passes, skipped slots or dead letters."),
     "describe": ("reconciler.cli.describe", "Show all about one job, run, worker, queue or pass."),
     "trigger": ("reconciler.cli.trigger", "Run a job now, by hand."),
+    "schedule": ("reconciler.cli.schedule", "Show when a job, or a bare expression, fires."),
+    "pause": ("reconciler.cli.pause:pause", "Stop the triggers of a job for a while, without touching its file."),
+    "resume": ("reconciler.cli.pause:resume", "Let the triggers of a paused job fire again."),
+    "why": ("reconciler.cli.why", "Say what became of a job at an instant."),
     "runs": ("reconciler.cli.runs", "Look at runs, wait for them, cancel them."),
     "doctor": ("reconciler.cli.doctor", "Check this machine, its settings and its store."),
     "config": ("reconciler.cli.config", "Show the settings that hold, and where each came from."),
@@ -69,7 +73,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
         if cmd_name not in _COMMANDS:
             return None
-        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name or "command")
         if not isinstance(command, click.Command):
             raise TypeError(f"{_COMMANDS[cmd_name][0]}.command is no command")
         return command

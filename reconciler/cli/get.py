@@ -7,7 +7,7 @@ import click
 from reconciler.cli import options, show
 from reconciler.cli.runs import print_runs
 from reconciler.cli.stores import open_store
-from reconciler.store import definitions, nodes, overview, queries
+from reconciler.store import definitions, nodes, overview, pauses, queries
 from reconciler.store import passes as stored
 from reconciler.store.database import Tx
 from reconciler.store.definitions import StoredDefinition
@@ -42,7 +42,7 @@ def jobs(store_url: str | None, output: str, limit: int, watch: bool) -> None:
     show.show_list(
         lambda: database.read(lambda tx: job_rows(tx, definitions.listed(tx, limit=limit))),
         output,
-        ["name", "generation", "suspended", "queue", "nextFireTime", "lastRun", "conditions", "file", "line"],
+        ["name", "generation", "suspended", "paused", "queue", "nextFireTime", "lastRun", "conditions", "file", "line"],
         empty="no jobs yet: commit some to jobs.d and run `reconciler reconcile jobs.d`",
         watch=watch,
     )
@@ -200,4 +200,5 @@ def job_rows(tx: Tx, found: list[StoredDefinition]) -> list[show.Row]:
             earliest_us = fires.get(trigger.definition_id, trigger.next_fire_us)
             fires[trigger.definition_id] = min(earliest_us, trigger.next_fire_us)
     records = overview.records_of(tx, ids)
-    return [show.definition(each, fires.get(each.id), records[each.id]) for each in found]
+    paused = {each.job: each for each in pauses.listed(tx)}
+    return [show.definition(each, fires.get(each.id), records[each.id], paused.get(each.name)) for each in found]

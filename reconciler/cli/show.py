@@ -16,6 +16,7 @@ from reconciler.store.logs import LogRow
 from reconciler.store.nodes import EndedBy, Node
 from reconciler.store.overview import Last, Queue, Record
 from reconciler.store.passes import Pass
+from reconciler.store.pauses import Pause
 from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
 
 FORMAT_VERSION = "1.0"
@@ -90,8 +91,8 @@ def run(row: RunRow, *, why: str | None = None) -> Row:
         "generation": row.generation,
         "createdAt": iso(row.created_us),
         "createdBy": row.created_by,
-        "startedAt": _instant(row.started_us),
-        "finishedAt": _instant(row.finished_us),
+        "startedAt": maybe(row.started_us),
+        "finishedAt": maybe(row.finished_us),
         "exitCode": row.exit_code,
         "error": row.error,
         "revision": row.revision,
@@ -105,7 +106,7 @@ def attempt(row: AttemptRow) -> Row:
         "fence": row.fence,
         "node": row.node,
         "outcome": row.outcome,
-        "startedAt": _instant(row.started_us),
+        "startedAt": maybe(row.started_us),
         "finishedAt": iso(row.finished_us),
         "exitCode": row.exit_code,
         "error": row.error,
@@ -113,8 +114,9 @@ def attempt(row: AttemptRow) -> Row:
     }
 
 
-def definition(stored: StoredDefinition, next_fire_us: int | None, record: Record) -> Row:
+def definition(stored: StoredDefinition, next_fire_us: int | None, record: Record, paused: Pause | None = None) -> Row:
     """Show a definition under the names of the interface."""
+    is_held = stored.suspended or (paused is not None and paused.until_us is None)
     return {
         "kind": stored.kind,
         "name": stored.name,
@@ -122,6 +124,7 @@ def definition(stored: StoredDefinition, next_fire_us: int | None, record: Recor
         "generation": stored.generation,
         "observedGeneration": stored.observed_generation,
         "suspended": stored.suspended,
+        "paused": None if paused is None else pause(paused),
         "conditions": _conditions(stored.condition),
         "queue": stored.queue,
         "owner": stored.document.get("spec", {}).get("owner", ""),
@@ -129,8 +132,8 @@ def definition(stored: StoredDefinition, next_fire_us: int | None, record: Recor
         "file": stored.file,
         "line": stored.line,
         "revision": stored.revision,
-        "previousFireTime": _instant(record.previous_slot_us),
-        "nextFireTime": _instant(None if stored.suspended else next_fire_us),
+        "previousFireTime": maybe(record.previous_slot_us),
+        "nextFireTime": maybe(None if is_held else next_fire_us),
         "lastRun": _last(record.last_run),
         "lastSuccess": _last(record.last_success),
     }
@@ -198,7 +201,7 @@ def reconcile_pass(row: Pass) -> Row:
         "state": str(row.state),
         "requestedBy": row.requested_by,
         "requestedAt": iso(row.requested_us),
-        "finishedAt": _instant(row.finished_us),
+        "finishedAt": maybe(row.finished_us),
         "revision": row.revision or None,
         "planDigest": row.plan_digest,
         "deletionDigest": row.deletion_digest,
@@ -216,6 +219,17 @@ def slot(row: SkippedSlot) -> Row:
         "detail": row.detail,
         "recordedAt": iso(row.recorded_us),
         "recordedBy": row.recorded_by,
+    }
+
+
+def pause(row: Pause) -> Row:
+    """Show a pause."""
+    return {
+        "job": row.job,
+        "by": row.paused_by,
+        "reason": row.reason,
+        "since": iso(row.paused_us),
+        "until": maybe(row.until_us),
     }
 
 
@@ -242,5 +256,5 @@ def log_line(row: LogRow) -> Row:
     }
 
 
-def _instant(us: int | None) -> str | None:
+def maybe(us: int | None) -> str | None:
     return None if us is None else iso(us)

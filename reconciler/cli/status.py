@@ -12,7 +12,7 @@ from reconciler.cli import options, show, tables
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, iso
 from reconciler.schedule.zones import tzdata_version
-from reconciler.store import leader, nodes, overview, passes, queries
+from reconciler.store import leader, nodes, overview, passes, pauses, queries
 from reconciler.store.database import Tx
 from reconciler.store.passes import OVER, Pass, PassState
 from reconciler.words import count
@@ -66,6 +66,7 @@ def status_of(tx: Tx) -> dict[str, Any]:
             for name, last in overview.failing(tx, limit=_SHOWN)
         ],
         "notApplied": [{"definition": name, "why": why} for name, why in overview.degraded(tx, limit=_SHOWN)],
+        "paused": [show.pause(each) for each in pauses.listed(tx)],
         "deadLetters": overview.dead_letter_count(tx),
         "nextFires": [
             {"definition": each.definition, "trigger": each.trigger, "slot": iso(each.slot_us)}
@@ -132,6 +133,7 @@ def _parts(value: dict[str, Any]) -> Iterator[str]:
     else:
         yield f"{tables.heading('workers')}\nnone: nothing runs before `reconciler worker` does"
     yield _listed("failing", value["failing"], ["definition", "state", "run", "error"])
+    yield _listed("paused", value["paused"], ["job", "by", "since", "until", "reason"])
     yield _listed("not applied", value["notApplied"], ["definition", "why"])
     yield _listed("next", value["nextFires"], ["slot", "definition", "trigger"])
 

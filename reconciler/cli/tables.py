@@ -90,6 +90,8 @@ def cell(value: Any) -> str:
             return ", ".join(map(cell, value)) or "-"
         case {"type": kind, "message": message}:
             return f"{kind}: {cell(message)}"
+        case {"by": by, "since": _, "until": until}:
+            return f"by {cell(by)}" + (f" until {until}" if until else "")
         case {"state": state, "finishedAt": _}:
             return str(state)
         case dict():

@@ -47,6 +47,7 @@ class StoredTrigger:
     id: int
     definition_id: int
     name: str
+    timing: str
     timing_document: Mapping[str, Json]
     rules: str
     suspended: bool
@@ -179,6 +180,7 @@ def _trigger(row: Any) -> StoredTrigger:
         id=row.id,
         definition_id=row.definition_id,
         name=row.name,
+        timing=row.timing,
         timing_document=json.loads(row.timing),
         rules=row.rules,
         suspended=bool(row.suspended),

@@ -10,6 +10,7 @@ from sqlalchemy import ScalarSelect, Select, func, select
 
 from reconciler.model.run import HELD, RunState
 from reconciler.store import nodes as sessions
+from reconciler.store import pauses
 from reconciler.store.database import Tx, in_states
 from reconciler.store.nodes import Node
 from reconciler.store.queue_tables import ALL_QUEUES
@@ -127,11 +128,17 @@ def failing(tx: Tx, *, limit: int) -> list[tuple[str, Last]]:
 
 
 def next_fires(tx: Tx, *, limit: int) -> list[Fire]:
-    """List the next fire of each trigger that will fire, the earliest first; suspended jobs do not fire."""
+    """List the next fire of each trigger that will fire, the earliest first; suspended and paused ones do not."""
     query = (
         select(definitions.c.name, triggers.c.name.label("trigger"), triggers.c.next_fire_us)
         .join(triggers, triggers.c.definition_id == definitions.c.id)
-        .where(definitions.c.deleted_us.is_(None), ~definitions.c.suspended, triggers.c.next_fire_us.is_not(None))
+        .where(
+            definitions.c.deleted_us.is_(None),
+            ~definitions.c.suspended,
+            ~triggers.c.suspended,
+            ~pauses.is_paused(definitions.c.name, tx.now_us()),
+            triggers.c.next_fire_us.is_not(None),
+        )
         .order_by(triggers.c.next_fire_us, triggers.c.id)
         .limit(limit)
     )

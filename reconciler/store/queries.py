@@ -88,6 +88,7 @@ class SkippedSlot:
     recorded_by: str
 
 
+_MOST_AT_ONCE: Final = 1000
 _SHARED: Final = (
     "definition_id",
     "generation",
@@ -129,6 +130,13 @@ def runs_listed(  # noqa: PLR0913 - what may be asked of a list, each named at t
     if queue is not None:
         query = query.where(requirements.c.queue == queue)
     return [_run(row) for row in tx.execute(query.order_by(both.c.id.desc()).limit(limit))]
+
+
+def runs_at(tx: Tx, job: str, from_us: int, until_us: int) -> list[RunRow]:
+    """List the runs of a job's slots between two instants, both included, the oldest slot first."""
+    both = _live_and_over()
+    query = _shown(both).where(definitions.c.name == job, both.c.slot_us.between(from_us, until_us))
+    return [_run(row) for row in tx.execute(query.order_by(both.c.slot_us, both.c.id).limit(_MOST_AT_ONCE))]
 
 
 def run_shown(tx: Tx, run_id: int) -> RunRow:
@@ -173,17 +181,14 @@ def attempts_of(tx: Tx, run_id: int) -> list[AttemptRow]:
 
 def skipped_slots(tx: Tx, *, limit: int, job: str | None = None) -> list[SkippedSlot]:
     """List slots that did not become runs, the newest first."""
-    query = (
-        select(ledger, definitions.c.name.label("definition"), triggers.c.name.label("trigger"))
-        .join(triggers, triggers.c.id == ledger.c.trigger_id)
-        .join(definitions, definitions.c.id == ledger.c.definition_id)
-    )
-    if job is not None:
-        query = query.where(definitions.c.name == job)
-    return [
-        SkippedSlot(row.definition, row.trigger, row.slot_us, row.reason, row.detail, row.recorded_us, row.recorded_by)
-        for row in tx.execute(query.order_by(ledger.c.slot_us.desc()).limit(limit))
-    ]
+    query = _skipped() if job is None else _skipped().where(definitions.c.name == job)
+    return [_slot(row) for row in tx.execute(query.order_by(ledger.c.slot_us.desc()).limit(limit))]
+
+
+def skipped_at(tx: Tx, job: str, from_us: int, until_us: int) -> list[SkippedSlot]:
+    """List the slots of a job between two instants, both included, that did not become runs, the oldest first."""
+    query = _skipped().where(definitions.c.name == job, ledger.c.slot_us.between(from_us, until_us))
+    return [_slot(row) for row in tx.execute(query.order_by(ledger.c.slot_us).limit(_MOST_AT_ONCE))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +235,20 @@ def depth(tx: Tx) -> dict[RunState, int]:
     """Count live runs by state."""
     query = select(runs.c.state, func.count().label("total")).group_by(runs.c.state)
     return {RunState(row.state): int(row.total) for row in tx.execute(query)}
+
+
+def _skipped() -> Select[Any]:
+    return (
+        select(ledger, definitions.c.name.label("definition"), triggers.c.name.label("trigger"))
+        .join(triggers, triggers.c.id == ledger.c.trigger_id)
+        .join(definitions, definitions.c.id == ledger.c.definition_id)
+    )
+
+
+def _slot(row: Any) -> SkippedSlot:
+    return SkippedSlot(
+        row.definition, row.trigger, row.slot_us, row.reason, row.detail, row.recorded_us, row.recorded_by
+    )
 
 
 def _live_and_over() -> Any:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
 from sqlalchemy import select
 
-from reconciler.model.definition import timing_from
+from reconciler.model.definition import DEFAULT_TIME_ZONE, timing_from
 from reconciler.model.policy import Misfire
 from reconciler.model.trigger import Rules, frame_from, rules_from
 from reconciler.schedule.calendar import Calendar, calendar_from
 from reconciler.schedule.timeline import Timeline, timeline
 from reconciler.store.database import Tx
+from reconciler.store.definitions import named, triggers_of
 from reconciler.store.trigger_tables import calendars
 
 Resolved = Mapping[str, str]
@@ -39,6 +41,29 @@ def timeline_of(timing: str, activated_us: int, name: tuple[str, str], resolved:
     """
     used = tuple((each, resolved[each]) for each in calendar_names(timing)) if '"calendars"' in timing else ()
     return _compiled(timing, activated_us, name, used)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTimeline:
+    """The slots of a live trigger, and the zone that its texts are in."""
+
+    trigger: str
+    timeline: Timeline
+    zone: str
+
+
+def of_job(tx: Tx, job: str) -> list[LiveTimeline]:
+    """Give the timelines of a live job's triggers. Raises NotFoundError."""
+    found = [each for each in triggers_of(tx, [named(tx, job).id]) if each.removed_us is None]
+    calendars = calendars_of(tx, (each.timing for each in found))
+    return [
+        LiveTimeline(
+            each.name,
+            timeline_of(each.timing, each.activated_us, (job, each.name), calendars),
+            json.loads(each.timing).get("timeZone", DEFAULT_TIME_ZONE),
+        )
+        for each in found
+    ]
 
 
 @lru_cache(maxsize=8192)
