@@ -14,6 +14,7 @@ from reconciler.cli.stores import process_name
 from reconciler.clock import SECOND_US, Clock, SystemClock
 from reconciler.config import SourceSettings
 from reconciler.engine.cap import GlobalCap
+from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
@@ -74,10 +75,10 @@ class LeaderProcess:
         self._sources = sources
         self._owner = process_name()
         self._candidate = Candidate(database, owner=self._owner, timings=timings, clock=clock)
-        bounds = Bounds.of(timings, misfire)
+        bounds, watch = Bounds.of(timings, misfire), ClockWatch(clock)
         duties = [
             Duty("cap", GlobalCap(database, max_running).step),
-            Duty("materialise", Materialise(database, bounds).step),
+            Duty("materialise", Materialise(database, bounds, watch=watch).step),
             Duty("reap", Reap(database).step),
             Duty("unpause", Unpause(database, bounds).step),
         ]
@@ -91,6 +92,7 @@ class LeaderProcess:
                 clock=clock,
                 exclusive=exclusive,
                 misfire=misfire,
+                is_held=lambda: watch.is_held,
             )
             for source in sources
         ]

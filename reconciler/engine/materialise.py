@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US
+from reconciler.engine.clockwatch import ClockWatch
 from reconciler.model.lease import Term
 from reconciler.store import runs, slots
 from reconciler.store.database import Database
@@ -49,19 +50,31 @@ class RunsAwoken(Event):
 class Materialise:
     """One leader duty. `step` may be repeated or run by two leaders: the outcome is the same (L4)."""
 
-    def __init__(self, database: Database, bounds: Bounds) -> None:
+    def __init__(self, database: Database, bounds: Bounds, *, watch: ClockWatch) -> None:
         """Keep the store, how far ahead to look, and what becomes of slots that were missed."""
         self._database = database
         self._bounds = bounds
+        self._watch = watch
+        self._term = 0
         self._told: dict[int, str] = {}
         """Broken triggers that were told of; each once per error."""
 
     def step(self, term: Term) -> float:
-        """Do what is due; give the seconds until something may be due again. Raises NotLeaderError."""
+        """Do what is due, unless the clock cannot be trusted; give the seconds until something may be due again.
+
+        Raises NotLeaderError.
+        """
+        if term.number != self._term:
+            self._term = term.number
+            self._watch.forget()
+        stepped = self._watch.look(lambda: self._database.read(lambda tx: tx.now_us()))
+        if self._watch.is_held:
+            return _LONGEST_SECONDS
+        bounds = replace(self._bounds, stepped=stepped) if stepped else self._bounds
         more = self._promote(term)
         made, due, skipped = 0, 0, Counter[str]()
         while True:
-            settled = self._database.tx(lambda tx: slots.settle(tx, term, self._bounds))
+            settled = self._database.tx(lambda tx: slots.settle(tx, term, bounds))
             made += settled.runs
             due += settled.due
             skipped.update(settled.skipped)

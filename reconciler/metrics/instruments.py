@@ -9,10 +9,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from reconciler import __version__
 from reconciler.clock import SECOND_US, Clock
+from reconciler.engine.clockwatch import ClockSteady, ClockStepped
 from reconciler.engine.leader import TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.engine.materialise import RunsAwoken, SlotsSettled
-from reconciler.engine.reap import RunsReaped
+from reconciler.engine.reap import RunsExpired, RunsReaped
 from reconciler.model.run import TERMINAL
 from reconciler.reconcile.loop import PassMade, SourceRead
 from reconciler.schedule.zones import tzdata_version
@@ -193,6 +194,22 @@ class LeaderInstruments:
         self._parked = Counter(
             "reconciler_lost_lease_dead_letters", "Runs parked for losing too many leases.", registry=registry
         )
+        self._steps = Counter(
+            "reconciler_clock_steps",
+            "Times that this leader saw the store's clock set, so that it held materialising.",
+            ["direction"],
+            registry=registry,
+        )
+        for direction in ("forward", "back"):
+            self._steps.labels(direction=direction)
+        self._is_held = Gauge(
+            "reconciler_clock_held",
+            "Whether materialising waits for the store's clock to be steady.",
+            registry=registry,
+        )
+        self._expired = Counter(
+            "reconciler_runs_expired", "Runs that nobody started by their starting deadline.", registry=registry
+        )
         self._duty_seconds = Histogram(
             "reconciler_duty_duration_seconds",
             "How long a leader's duty took.",
@@ -215,6 +232,9 @@ class LeaderInstruments:
             SlotsSettled: self._on_slots,
             RunsAwoken: lambda event: self._retries.inc(event.retried),
             RunsReaped: self._on_reaped,
+            RunsExpired: lambda event: self._expired.inc(len(event.runs)),
+            ClockStepped: self._on_step,
+            ClockSteady: lambda _: self._is_held.set(0),
             DutyDone: lambda event: self._duty_seconds.labels(event.duty).observe(event.seconds),
             DutyFailed: lambda event: self._duty_faults.labels(event.duty).inc(),
         }
@@ -235,6 +255,10 @@ class LeaderInstruments:
         self._slots.labels("run", "").inc(event.runs)
         for reason, number in event.skipped.items():
             self._slots.labels("skipped", reason).inc(number)
+
+    def _on_step(self, event: ClockStepped) -> None:
+        self._steps.labels("forward" if event.seconds > 0 else "back").inc()
+        self._is_held.set(1)
 
     def _on_reaped(self, event: RunsReaped) -> None:
         self._expiries.inc(len(event.put_back) + len(event.parked))

@@ -60,11 +60,16 @@ class Reconciler:
         exclusive: threading.Lock,
         chance: Chance | None = None,
         misfire: Misfire = DEFAULT_MISFIRE,
+        is_held: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Keep the parts; `term` raises NotLeaderError while this process does not lead."""
+        """Keep the parts; `term` raises NotLeaderError while this process does not lead.
+
+        While `is_held` says so no pass is made: what it applies begins at an instant of a clock that is not steady.
+        """
         self._database = database
         self._source = source
         self._term = term
+        self._is_held = is_held
         self._clock = clock
         self._rescan_seconds = timings.rescan_seconds
         self._applier = Applier(
@@ -94,6 +99,8 @@ class Reconciler:
     def step(self) -> float:
         """Make a pass if one is due; give the seconds until the next look. Raises NotLeaderError."""
         term = self._term()
+        if self._is_held():
+            return _POLL_SECONDS
         asked = self._database.read(lambda tx: passes.requested(tx, self._source.name))
         if asked is None and not self._is_due(term):
             return _POLL_SECONDS

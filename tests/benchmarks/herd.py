@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from reconciler.clock import SECOND_US, SystemClock, from_us
+from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.materialise import Materialise, RunsAwoken
 from reconciler.model.lease import Timings
 from reconciler.model.policy import DEFAULT_MISFIRE
@@ -46,7 +47,8 @@ def measure(url: str, number: int) -> None:
             claimable.extend([(clock.now_us() - slot_us) / 1000] * event.due)
 
     def lead() -> None:
-        duty, stop = Materialise(database, Bounds.of(Timings(), DEFAULT_MISFIRE)), threading.Event()
+        bounds, stop = Bounds.of(Timings(), DEFAULT_MISFIRE), threading.Event()
+        duty = Materialise(database, bounds, watch=ClockWatch(SystemClock()))
         while len(claimable) < number:
             clock.wait(stop, duty.step(term))
 

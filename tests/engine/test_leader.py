@@ -2,11 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from reconciler.engine.cap import GlobalCap
+from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate, TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import Duties, Duty, DutyFailed
 from reconciler.engine.materialise import Materialise
@@ -18,20 +18,12 @@ from reconciler.model.run import RunState
 from reconciler.store import leader, overview
 from reconciler.store.database import Database
 from reconciler.store.slots import Bounds
-from reconciler.telemetry import Event, subscribe
+from reconciler.telemetry import Event
 from tests.lost import lose_first_answer, losing
 from tests.store.cast import Store, job
 
 TIMINGS = Timings()
 BOUNDS = Bounds.of(TIMINGS, DEFAULT_MISFIRE)
-
-
-@pytest.fixture
-def events() -> Iterator[list[Event]]:
-    heard: list[Event] = []
-    end = subscribe(heard.append)
-    yield heard
-    end()
 
 
 @pytest.fixture
@@ -156,7 +148,7 @@ def test_one_bad_duty_does_not_stop_the_others(free: Store, events: list[Event])
 def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store) -> None:
     lead = candidate(free, "a")
     lead.step()
-    duty = Duty("materialise", Materialise(free.database, BOUNDS).step)
+    duty = Duty("materialise", Materialise(free.database, BOUNDS, watch=ClockWatch(free.clock)).step)
     duties = Duties(lead, [duty], clock=free.clock, exclusive=threading.Lock())
     free.database.tx(lambda tx: leader.release(tx, lead.term()))
     free.lead("b")
@@ -169,7 +161,7 @@ def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store)
 
 def test_materialise_wakes_when_the_next_run_is_due(store: Store) -> None:
     store.apply(job("pulse", every="10s"))
-    duty = Materialise(store.database, BOUNDS)
+    duty = Materialise(store.database, BOUNDS, watch=ClockWatch(store.clock))
     store.clock.turn(9.4)
 
     pause = duty.step(store.term)

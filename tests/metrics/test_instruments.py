@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import generate_latest
 
+from reconciler.engine.clockwatch import ClockSteady, ClockStepped
 from reconciler.engine.leader import TermBegun, TermResigned
 from reconciler.engine.loop import DutyDone, DutyFailed
 from reconciler.engine.materialise import RunsAwoken, SlotsSettled
-from reconciler.engine.reap import RunsReaped
+from reconciler.engine.reap import RunsExpired, RunsReaped
 from reconciler.metrics.exposition import Exposition
 from reconciler.metrics.instruments import MOST_DEFINITIONS, OTHERS, LeaderInstruments, counting
 from reconciler.reconcile.loop import PassMade, SourceRead
@@ -97,6 +98,8 @@ def test_a_leader_counts_its_terms_passes_slots_retries_and_what_it_reaped(leade
     emit(SlotsSettled(5, {"MisfireSkipped": 2}))
     emit(RunsAwoken(5, 1))
     emit(RunsReaped([1, 2], [3]))
+    emit(RunsExpired([4, 5]))
+    emit(ClockStepped(-60.0))
     emit(DutyDone("reap", 0.01))
     emit(DutyFailed("reap", "away"))
 
@@ -111,6 +114,11 @@ def test_a_leader_counts_its_terms_passes_slots_retries_and_what_it_reaped(leade
     assert value(shown, "lease_expiries_total") == 3
     assert value(shown, "lost_lease_dead_letters_total") == 1
     assert value(shown, "duty_failures_total", duty="reap") == 1
+    assert value(shown, "runs_expired_total") == 2
+    assert value(shown, "clock_steps_total", direction="back") == 1
+    assert value(shown, "clock_held") == 1
+    emit(ClockSteady(-60.0))
+    assert value(text(leader), "clock_held") == 0
 
 
 def test_a_pass_that_left_something_out_is_no_success(leader: Exposition) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
@@ -72,7 +73,8 @@ class Leaders:
         candidate.resign()
 
     def _work(self, candidate: Candidate, seat: Seat) -> None:
-        materialise, reap = Materialise(seat.database, Bounds.of(TIMINGS, DEFAULT_MISFIRE)), Reap(seat.database)
+        bounds = Bounds.of(TIMINGS, DEFAULT_MISFIRE)
+        materialise, reap = Materialise(seat.database, bounds, watch=ClockWatch(seat)), Reap(seat.database)
         duties = Duties(
             candidate,
             [
