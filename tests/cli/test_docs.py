@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +71,24 @@ def test_every_command_line_of_a_page_is_understood(page: str) -> None:
             wrong.append(f"{page}:{number}: {line}: {fault.message}")
 
     assert wrong == []
+
+
+def test_the_first_job_of_the_readme_fails_and_passes_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    blocks = [textwrap.dedent(each.group()).splitlines()[1:-1] for each in fences(text)]
+    (job,) = ["\n".join(block) for block in blocks if block[0].startswith("apiVersion")]
+    (report,) = ["\n".join(block[1:]) for block in blocks if block[0] == "$ reconciler validate jobs.d"]
+    shutil.copytree(REPOSITORY / "jobs.d", tmp_path / "jobs.d")
+    monkeypatch.chdir(tmp_path)
+
+    Path("jobs.d/hello.yaml").write_text(job)
+    assert run(["validate", "jobs.d"]) == 0
+    assert f"# {capsys.readouterr().out.strip()}\n" in text
+    Path("jobs.d/hello.yaml").write_text(job.replace("every:", "evry:"))
+    assert run(["validate", "jobs.d"]) == 1
+    assert capsys.readouterr().out.strip() == report
 
 
 def test_the_pages_that_begin_show_many() -> None:
