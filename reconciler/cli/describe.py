@@ -10,14 +10,14 @@ import click
 from reconciler.cli import options, show, tables
 from reconciler.cli.config import duration
 from reconciler.cli.get import job_rows
-from reconciler.cli.runs import print_run
+from reconciler.cli.runs import print_run, why_waiting
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, iso
 from reconciler.errors import NotFoundError
 from reconciler.model.definition import Job, Trigger, job_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.occurrences import compile_timing
-from reconciler.store import definitions, nodes, overview, passes, queries
+from reconciler.store import definitions, nodes, overview, passes, queries, queue_views
 from reconciler.store.database import Tx
 from reconciler.store.definitions import StoredDefinition, StoredTrigger
 
@@ -202,10 +202,10 @@ def _worker(tx: Tx, name: str) -> dict[str, Any]:
 
 
 def _queue(tx: Tx, name: str) -> dict[str, Any]:
-    found = next((each for each in overview.queues(tx) if each.name == name), None)
+    found = next((each for each in queue_views.listed(tx) if each.name == name), None)
     if found is None:
         raise NotFoundError(f"no job, run or worker names queue {name!r}; `reconciler get queues` lists them")
-    runs = [show.run(each) for each in queries.runs_listed(tx, limit=_RUNS, queue=name)]
+    runs = [show.run(each, why=why_waiting(tx, each)) for each in queries.runs_listed(tx, limit=_RUNS, queue=name)]
     return {"formatVersion": show.FORMAT_VERSION, **show.queue(found, tx.now_us()), "runs": runs}
 
 

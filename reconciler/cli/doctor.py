@@ -14,7 +14,7 @@ from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, SystemClock
 from reconciler.errors import InvalidSettingsError, ReconcilerError, StoreUnavailableError
-from reconciler.store import leader, nodes, overview, schema
+from reconciler.store import leader, nodes, queue_views, schema
 from reconciler.store.database import Database, Tx
 from reconciler.store.files import file_system_of
 
@@ -148,7 +148,9 @@ def _processes(tx: Tx) -> Iterator[Finding]:
     else:
         yield warn("workers", "none is alive: nothing runs", "start `reconciler worker`")
     unserved = {
-        each.name: each.unserved for each in overview.queues(tx) if each.unserved or (each.waiting and not each.workers)
+        each.name: each.unserved
+        for each in queue_views.listed(tx)
+        if each.unserved or (each.waiting and not each.workers)
     }
     for name, handlers in unserved.items():
         what = f"no living worker serves queue {name} with {', '.join(handlers) or 'what its runs need'}"

@@ -7,7 +7,7 @@ import click
 from reconciler.cli import options, show
 from reconciler.cli.runs import print_runs
 from reconciler.cli.stores import open_store
-from reconciler.store import definitions, nodes, overview, pauses, queries
+from reconciler.store import definitions, nodes, overview, pauses, queries, queue_views
 from reconciler.store import passes as stored
 from reconciler.store.database import Tx
 from reconciler.store.definitions import StoredDefinition
@@ -109,7 +109,7 @@ def queues(store_url: str | None, output: str, watch: bool) -> None:
 
     def ask(tx: Tx) -> list[show.Row]:
         now_us = tx.now_us()
-        return [show.queue(each, now_us) for each in overview.queues(tx)]
+        return [show.queue(each, now_us) for each in queue_views.listed(tx)]
 
     show.show_list(
         lambda: database.read(ask),

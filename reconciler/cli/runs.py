@@ -18,7 +18,7 @@ from reconciler.clock import SystemClock, iso
 from reconciler.errors import StoreUnavailableError, UsageError
 from reconciler.model.log import OutputStream
 from reconciler.model.run import RunState
-from reconciler.store import definitions, nodes, queries, queues, runs
+from reconciler.store import definitions, nodes, queries, queue_views, runs
 from reconciler.store.database import Tx
 from reconciler.store.logs import LogRow, lines_of
 
@@ -162,7 +162,7 @@ def why_waiting(tx: Tx, row: queries.RunRow) -> str | None:
     """Say why a run waits, where it is plain to see; None where it is not."""
     if row.state is not RunState.PENDING:
         return None
-    if why := queues.why_closed(queues.listed(tx), row.queue):
+    if why := queue_views.why_closed(queue_views.listed(tx), row.queue):
         return why
     if not nodes.serves(tx, queue=row.queue, handler=row.handler):
         return f"no living worker serves queue {row.queue!r} with handler {row.handler!r}: `reconciler get workers`"
@@ -218,7 +218,7 @@ def print_runs(
         found = queries.runs_listed(tx, limit=limit, job=job, states=wanted)
         if job is not None and not found:
             definitions.named(tx, job)
-        standing = queues.listed(tx) if any(row.state is RunState.PENDING for row in found) else []
+        standing = queue_views.listed(tx) if any(row.state is RunState.PENDING for row in found) else []
         return [printed.run(each, why=_why_closed(each, standing)) for each in found]
 
     printed.show_list(
@@ -230,8 +230,8 @@ def print_runs(
     )
 
 
-def _why_closed(row: queries.RunRow, standing: Sequence[queues.QueueState]) -> str | None:
-    return queues.why_closed(standing, row.queue) if row.state is RunState.PENDING else None
+def _why_closed(row: queries.RunRow, standing: Sequence[queue_views.Queue]) -> str | None:
+    return queue_views.why_closed(standing, row.queue) if row.state is RunState.PENDING else None
 
 
 def wait_for(database: Any, run_id: int, timeout: float) -> int:

@@ -14,10 +14,11 @@ from reconciler.clock import SECOND_US, iso
 from reconciler.store.definitions import StoredDefinition
 from reconciler.store.logs import LogRow
 from reconciler.store.nodes import EndedBy, Node
-from reconciler.store.overview import Last, Queue, Record
+from reconciler.store.overview import Last, Record
 from reconciler.store.passes import Pass
 from reconciler.store.pauses import Pause
 from reconciler.store.queries import AttemptRow, DeadLetter, RunRow, SkippedSlot
+from reconciler.store.queue_views import Queue
 
 FORMAT_VERSION = "1.0"
 Row = Mapping[str, Any]
@@ -157,6 +158,7 @@ def queue(row: Queue, now_us: int) -> Row:
         "name": row.name,
         "jobs": row.jobs,
         "waiting": row.waiting,
+        "later": row.later,
         "running": row.running,
         "max": row.max_running,
         "suspended": row.suspended,

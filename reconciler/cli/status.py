@@ -12,7 +12,7 @@ from reconciler.cli import options, show, tables
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, iso
 from reconciler.schedule.zones import tzdata_version
-from reconciler.store import leader, nodes, overview, passes, pauses, queries
+from reconciler.store import leader, nodes, overview, passes, pauses, queries, queue_views
 from reconciler.store.database import Tx
 from reconciler.store.passes import OVER, Pass, PassState
 from reconciler.words import count
@@ -54,12 +54,12 @@ def status_of(tx: Tx) -> dict[str, Any]:
         "tzdata": tzdata_version(),
         "leader": _leader(tx, now_us),
         "sources": _sources(tx),
-        "definitions": overview.definition_counts(tx),
+        "definitions": _definitions(tx),
         "runs": {str(state): total for state, total in sorted(queries.depth(tx).items())},
         "endedLastHour": {
             str(state): total for state, total in sorted(overview.ended_counts(tx, now_us - _HOUR_US).items())
         },
-        "queues": [show.queue(each, now_us) for each in overview.queues(tx)],
+        "queues": [show.queue(each, now_us) for each in queue_views.listed(tx)],
         "workers": [show.node(each, held.get(each.id, 0)) for each in found],
         "failing": [
             {"definition": name, "run": last.run_id, "state": str(last.state), "error": last.error}
@@ -73,6 +73,14 @@ def status_of(tx: Tx) -> dict[str, Any]:
             for each in overview.next_fires(tx, limit=_FIRES)
         ],
     }
+
+
+def _definitions(tx: Tx) -> dict[str, int]:
+    """Count definitions of all kinds by state."""
+    counts = dict.fromkeys(("active", "suspended", "degraded"), 0)
+    for (_, state), number in overview.definition_counts(tx).items():
+        counts[state.lower()] += number
+    return counts
 
 
 def _leader(tx: Tx, now_us: int) -> dict[str, Any] | None:
@@ -127,7 +135,11 @@ def _parts(value: dict[str, Any]) -> Iterator[str]:
             ("version", f"{value['version']}, time zones of {value['tzdata']}"),
         ]
     )
-    yield _listed("queues", value["queues"], ["name", "waiting", "running", "oldestAgeSeconds", "slots", "unserved"])
+    yield _listed(
+        "queues",
+        value["queues"],
+        ["name", "waiting", "later", "running", "max", "oldestAgeSeconds", "slots", "unserved"],
+    )
     if value["workers"]:
         yield _listed("workers", value["workers"], ["name", "state", "queues", "running", "slots", "leaseUntil"])
     else:

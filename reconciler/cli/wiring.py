@@ -13,7 +13,6 @@ from reconciler.cli.settings import Settings
 from reconciler.cli.stores import process_name
 from reconciler.clock import SECOND_US, Clock, SystemClock
 from reconciler.config import SourceSettings
-from reconciler.engine.cap import GlobalCap
 from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
@@ -27,7 +26,7 @@ from reconciler.plan.guard import DeletionRule
 from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.watch import Watcher
-from reconciler.store import leader
+from reconciler.store import leader, places
 from reconciler.store.database import Database
 from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, emit
@@ -77,12 +76,12 @@ class LeaderProcess:
         self._candidate = Candidate(database, owner=self._owner, timings=timings, clock=clock)
         bounds, watch = Bounds.of(timings, misfire), ClockWatch(clock)
         duties = [
-            Duty("cap", GlobalCap(database, max_running).step),
             Duty("materialise", Materialise(database, bounds, watch=watch).step),
             Duty("reap", Reap(database).step),
             Duty("unpause", Unpause(database, bounds).step),
         ]
-        self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive)
+        openings = (watch.begin, lambda term: database.tx(lambda tx: places.set_cap(tx, term, max_running)))
+        self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive, openings=openings)
         self._reconcilers = [
             Reconciler(
                 database,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Clock
+from reconciler.model.lease import Term
 from reconciler.telemetry import Event, emit
 
 TOLERANCE_SECONDS: Final = 5.0
@@ -76,7 +77,7 @@ class ClockWatch:
             return None
         return self._settle(self._before, reading)
 
-    def forget(self) -> None:
+    def begin(self, _term: Term) -> None:
         """Begin anew, as under a new term: what the clock did meanwhile was another leader's to watch."""
         self._last = self._before = None
         self._is_held = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -48,12 +48,22 @@ class Duty:
 class Duties:
     """Duties that share one thread and one lock: an apply holds `exclusive` while it changes what they work on."""
 
-    def __init__(self, candidate: Candidate, duties: list[Duty], *, clock: Clock, exclusive: threading.Lock) -> None:
-        """Keep the duties of one candidate."""
+    def __init__(
+        self,
+        candidate: Candidate,
+        duties: list[Duty],
+        *,
+        clock: Clock,
+        exclusive: threading.Lock,
+        openings: Sequence[Callable[[Term], object]] = (),
+    ) -> None:
+        """Keep the duties of one candidate; `openings` are done once under each term, before any of them."""
         self._candidate = candidate
         self._duties = duties
         self._clock = clock
         self._exclusive = exclusive
+        self._openings = openings
+        self._opened: int | None = None
 
     def step(self) -> float:
         """Run what is due; give the seconds until the next one is."""
@@ -61,10 +71,21 @@ class Duties:
             term = self._candidate.term()
         except NotLeaderError:
             return _WITHOUT_TERM_SECONDS
+        if self._opened != term.number:
+            opening = Duty("opening", self._open)
+            self._run(opening, term)
+            if self._opened != term.number:
+                return max(0.0, opening.due_at - self._clock.elapsed())
         for duty in self._duties:
             if duty.due_at <= self._clock.elapsed():
                 self._run(duty, term)
         return max(0.0, min(duty.due_at for duty in self._duties) - self._clock.elapsed())
+
+    def _open(self, term: Term) -> float:
+        for each in self._openings:
+            each(term)
+        self._opened = term.number
+        return 0.0
 
     def _run(self, duty: Duty, term: Term) -> None:
         pause = _AFTER_FAULT_SECONDS

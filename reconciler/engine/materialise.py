@@ -55,7 +55,6 @@ class Materialise:
         self._database = database
         self._bounds = bounds
         self._watch = watch
-        self._term = 0
         self._told: dict[int, str] = {}
         """Broken triggers that were told of; each once per error."""
 
@@ -64,9 +63,6 @@ class Materialise:
 
         Raises NotLeaderError.
         """
-        if term.number != self._term:
-            self._term = term.number
-            self._watch.forget()
         stepped = self._watch.look(lambda: self._database.read(lambda tx: tx.now_us()))
         if self._watch.is_held:
             return _LONGEST_SECONDS

@@ -6,7 +6,6 @@ A store that does not answer costs a scrape nothing but these gauges: `reconcile
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -85,10 +84,10 @@ def _leader(gauges: Gauges) -> Iterable[Metric]:
 
 
 def _queues(gauges: Gauges) -> Iterable[Metric]:
-    depth = [((each.queue, each.state), float(each.number)) for each in gauges.queues]
+    depth = [((each.queue, str(each.state)), float(each.number)) for each in gauges.depths.each]
     yield _many("reconciler_queue_depth", "Runs that are not over.", ("queue", "state"), depth)
-    oldest: dict[str, float] = {each.queue: 0.0 for each in gauges.queues}
-    for each in gauges.queues:
+    oldest: dict[str, float] = {each.queue: 0.0 for each in gauges.depths.each}
+    for each in gauges.depths.each:
         if each.oldest_due_us is not None:
             oldest[each.queue] = max(0.0, (gauges.now_us - each.oldest_due_us) / SECOND_US)
     about = "How long the oldest claimable run has been due."
@@ -103,14 +102,10 @@ def _queues(gauges: Gauges) -> Iterable[Metric]:
 
 
 def _places(gauges: Gauges) -> Iterable[Sample]:
-    held = Counter[str]()
-    for each in gauges.queues:
-        if each.state in HELD:
-            held[each.queue] += each.number
-    held[ALL_QUEUES] = held.total()
     for queue, most in gauges.caps.items():
-        yield (queue, "busy"), float(held[queue])
-        yield (queue, "free"), float(max(0, most - held[queue]))
+        held = gauges.depths.count(HELD, None if queue == ALL_QUEUES else queue)
+        yield (queue, "busy"), float(held)
+        yield (queue, "free"), float(max(0, most - held))
 
 
 def _declared(gauges: Gauges) -> Iterable[Metric]:

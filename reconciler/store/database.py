@@ -2,7 +2,7 @@
 
 `Database.tx(fn)` runs `fn` in one transaction and may run it again after a passing fault, so `fn` has no side effects
 beyond its statements. Statements that run often are built once: `Tx.run` keeps what a builder made. What differs
-between the engines is in `dialect.py`.
+between the engines stands behind `dialect.py`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ from reconciler.store.dialect import (
     Columns,
     Dialect,
     Limits,
-    Postgresql,
     Rows,
-    Sqlite,
-    TurnedPostgresql,
 )
 from reconciler.store.hints import Hints
+from reconciler.store.postgresql import Postgresql, TurnedPostgresql
+from reconciler.store.sqlite import Sqlite
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])

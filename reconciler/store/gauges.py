@@ -8,28 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import and_, case, func, select
+from sqlalchemy import and_, func, select
 
-from reconciler.model.run import HELD, RunState
-from reconciler.store import leader
-from reconciler.store.database import Tx, in_states
+from reconciler.model.run import RunState
+from reconciler.store import leader, overview, pauses
+from reconciler.store.database import Tx
+from reconciler.store.depths import Depths
+from reconciler.store.passes import OVER
 from reconciler.store.queue_tables import queues
-from reconciler.store.tables import dead_letters, definitions, nodes, passes, requirements, run_history, runs, sources
+from reconciler.store.tables import definitions, nodes, passes, requirements, run_history, sources
 from reconciler.store.trigger_tables import triggers
-
-_OVER: Final = ("Applied", "Unchanged", "Invalid", "Refused")
-
-
-@dataclass(frozen=True, slots=True)
-class QueueGauge:
-    """Live runs of a queue in one state; `oldest_due_us` of those that are claimable."""
-
-    queue: str
-    state: str
-    number: int
-    oldest_due_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +50,7 @@ class Gauges:
 
     now_us: int
     leadership: leader.Leadership
-    queues: Sequence[QueueGauge]
+    depths: Depths
     caps: Mapping[str, int]
     """How many runs of each capped queue may be held at once; `*` stands for all of them together."""
     kinds: Mapping[tuple[str, str], int]
@@ -79,31 +69,22 @@ def measure(tx: Tx, *, most_definitions: int) -> Gauges:
     """Measure everything; of definitions the first `most_definitions` by name are given one by one."""
     listed = _definitions(tx, most_definitions + 1)
     workers, slots = _workers(tx)
+    depths = Depths(tx)
     return Gauges(
         now_us=tx.now_us(),
         leadership=leader.current(tx),
-        queues=_queues(tx),
+        depths=depths,
         caps=_caps(tx),
-        kinds=_kinds(tx),
+        kinds=overview.definition_counts(tx),
         definitions=listed[:most_definitions],
         is_truncated=len(listed) > most_definitions,
         sources=_sources(tx),
-        dead_letters=tx.execute(select(func.count()).select_from(dead_letters)).scalar_one(),
+        dead_letters=overview.dead_letter_count(tx),
         workers=workers,
         slots=slots,
-        busy=tx.execute(select(func.count()).where(in_states(runs.c.state, HELD))).scalar_one(),
+        busy=depths.held,
         vitals=tx.dialect.vitals(tx.connection),
     )
-
-
-def _queues(tx: Tx) -> list[QueueGauge]:
-    oldest = func.min(case((runs.c.state == RunState.PENDING, runs.c.due_us)))
-    query = (
-        select(requirements.c.queue, runs.c.state, func.count().label("number"), oldest.label("oldest"))
-        .join(requirements, requirements.c.id == runs.c.requirement_id)
-        .group_by(requirements.c.queue, runs.c.state)
-    )
-    return [QueueGauge(row.queue, row.state, row.number, row.oldest) for row in tx.execute(query)]
 
 
 def _caps(tx: Tx) -> dict[str, int]:
@@ -111,19 +92,13 @@ def _caps(tx: Tx) -> dict[str, int]:
     return {row.name: row.max_running for row in tx.execute(query)}
 
 
-def _kinds(tx: Tx) -> dict[tuple[str, str], int]:
-    is_degraded = definitions.c.condition.like("Degraded%")
-    state = case((is_degraded, "Degraded"), (definitions.c.suspended, "Suspended"), else_="Active")
-    query = (
-        select(definitions.c.kind, state.label("state"), func.count().label("number"))
-        .where(definitions.c.deleted_us.is_(None))
-        .group_by(definitions.c.kind, state)
-    )
-    return {(row.kind, row.state): row.number for row in tx.execute(query)}
-
-
 def _definitions(tx: Tx, most: int) -> list[DefinitionGauge]:
-    next_fire = select(func.min(triggers.c.next_fire_us)).where(triggers.c.definition_id == definitions.c.id)
+    next_fire = select(func.min(triggers.c.next_fire_us)).where(
+        triggers.c.definition_id == definitions.c.id,
+        ~definitions.c.suspended,
+        ~triggers.c.suspended,
+        ~pauses.is_paused(definitions.c.name, tx.now_us()),
+    )
     last_success = select(func.max(run_history.c.finished_us)).where(
         run_history.c.definition_id == definitions.c.id, run_history.c.state == RunState.SUCCEEDED
     )
@@ -149,7 +124,7 @@ def _sources(tx: Tx) -> list[SourceGauge]:
     ended = passes.alias()
     last = (
         select(func.max(ended.c.id))
-        .where(ended.c.source == sources.c.name, ended.c.state.in_(_OVER))
+        .where(ended.c.source == sources.c.name, ended.c.state.in_(OVER))
         .correlate(sources)
         .scalar_subquery()
     )

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ScalarSelect, Select, func, select
+from sqlalchemy import ScalarSelect, Select, case, func, select
 
 from reconciler.model.run import HELD, RunState
-from reconciler.store import nodes as sessions
 from reconciler.store import pauses
 from reconciler.store.database import Tx, in_states
-from reconciler.store.nodes import Node
-from reconciler.store.queue_tables import ALL_QUEUES
-from reconciler.store.queue_tables import queues as queue_table
-from reconciler.store.tables import dead_letters, definitions, requirements, run_history, runs, sources
+from reconciler.store.tables import dead_letters, definitions, run_history, runs, sources
 from reconciler.store.trigger_tables import slots, triggers
 
 FAILURES: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.DEAD_LETTERED})
-_NODES: Final = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue: what waits and runs in it, since when the oldest claimable run waits, and who serves it."""
-
-    name: str
-    jobs: int
-    waiting: int
-    running: int
-    oldest_due_us: int | None
-    slots: int
-    workers: Sequence[str]
-    unserved: Sequence[str]
-    """Handlers that jobs of this queue want and no living worker of it has."""
-    max_running: int | None = None
-    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +56,16 @@ class Applied:
     applied_us: int | None
 
 
-def definition_counts(tx: Tx) -> dict[str, int]:
-    """Count live definitions: ready, suspended, and those whose files say something else than what is applied."""
+def definition_counts(tx: Tx) -> dict[tuple[str, str], int]:
+    """Count live definitions by kind and state: Active, Suspended, or Degraded (its file is broken)."""
+    is_degraded = definitions.c.condition.like("Degraded%")
+    state = case((is_degraded, "Degraded"), (definitions.c.suspended, "Suspended"), else_="Active")
     query = (
-        select(
-            definitions.c.suspended, definitions.c.condition.is_not(None).label("differs"), func.count().label("total")
-        )
+        select(definitions.c.kind, state.label("state"), func.count().label("number"))
         .where(definitions.c.deleted_us.is_(None))
-        .group_by(definitions.c.suspended, definitions.c.condition.is_not(None))
+        .group_by(definitions.c.kind, state)
     )
-    counts = {"ready": 0, "suspended": 0, "degraded": 0}
-    for row in tx.execute(query):
-        state = "degraded" if row.differs else "suspended" if row.suspended else "ready"
-        counts[state] += row.total
-    return counts
+    return {(row.kind, row.state): row.number for row in tx.execute(query)}
 
 
 def degraded(tx: Tx, *, limit: int) -> list[tuple[str, str]]:
@@ -153,26 +127,6 @@ def records_of(tx: Tx, definition_ids: Sequence[int]) -> dict[int, Record]:
     return {each: Record(last.get(each), won.get(each), came.get(each)) for each in definition_ids}
 
 
-def queues(tx: Tx) -> list[Queue]:
-    """List every queue that is declared, or that a job, a run or a worker names, by name.
-
-    Where all together are capped, they come first as `*`.
-    """
-    jobs, wanted = _declared(tx)
-    waiting, running, oldest = _depths(tx)
-    living = [node for node in sessions.listed(tx, limit=_NODES) if node.alive and node.state == "Active"]
-    named = {queue for node in living for queue in node.queues or ()}
-    said = {row.name: row for row in tx.execute(select(queue_table))}
-    found = [
-        _queue(name, jobs, wanted.get(name, set()), waiting, running, oldest, living, said.get(name))
-        for name in sorted({*jobs, *waiting, *running, *named, *said} - {ALL_QUEUES})
-    ]
-    everywhere = said.get(ALL_QUEUES)
-    return (
-        found if everywhere is None or everywhere.max_running is None else [_all_of(found, living, everywhere), *found]
-    )
-
-
 def held_by_node(tx: Tx) -> dict[int, int]:
     """Count the runs that each session holds."""
     held = select(runs.c.node_id, func.count().label("total")).where(in_states(runs.c.state, HELD))
@@ -232,80 +186,3 @@ def _newest_slots(tx: Tx, definition_ids: Sequence[int]) -> dict[int, int]:
 def _newest_slot(owner: Any, slot_us: Any, *which: Any) -> Select[Any]:
     query = select(definitions.c.id, func.max(slot_us).label("slot_us")).select_from(definitions)
     return query.join(owner.table, owner == definitions.c.id).where(*which).group_by(definitions.c.id)
-
-
-def _declared(tx: Tx) -> tuple[dict[str, int], dict[str, set[str]]]:
-    """Count live jobs by queue, and say which handlers they want there."""
-    query = (
-        select(requirements.c.queue, requirements.c.handler, func.count().label("total"))
-        .join(definitions, definitions.c.requirement_id == requirements.c.id)
-        .where(definitions.c.deleted_us.is_(None))
-        .group_by(requirements.c.queue, requirements.c.handler)
-    )
-    jobs: dict[str, int] = {}
-    wanted: dict[str, set[str]] = {}
-    for row in tx.execute(query):
-        jobs[row.queue] = jobs.get(row.queue, 0) + row.total
-        wanted.setdefault(row.queue, set()).add(row.handler)
-    return jobs, wanted
-
-
-def _depths(tx: Tx) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Count waiting and held runs by queue, and find since when the oldest claimable one waits."""
-    query = (
-        select(
-            requirements.c.queue, runs.c.state, func.count().label("total"), func.min(runs.c.due_us).label("oldest_us")
-        )
-        .join(requirements, requirements.c.id == runs.c.requirement_id)
-        .group_by(requirements.c.queue, runs.c.state)
-    )
-    waiting: dict[str, int] = {}
-    running: dict[str, int] = {}
-    oldest: dict[str, int] = {}
-    for row in tx.execute(query):
-        counts = running if row.state in HELD else waiting
-        counts[row.queue] = counts.get(row.queue, 0) + row.total
-        if row.state == RunState.PENDING:
-            oldest[row.queue] = row.oldest_us
-    return waiting, running, oldest
-
-
-def _queue(  # noqa: PLR0913, PLR0917 - the facts of one queue, gathered above
-    name: str,
-    jobs: Mapping[str, int],
-    wanted: set[str],
-    waiting: Mapping[str, int],
-    running: Mapping[str, int],
-    oldest: Mapping[str, int],
-    living: Sequence[Node],
-    said: Any,
-) -> Queue:
-    serving = [node for node in living if node.queues is None or name in node.queues]
-    offered = {handler for node in serving for handler in node.handlers}
-    return Queue(
-        name=name,
-        jobs=jobs.get(name, 0),
-        waiting=waiting.get(name, 0),
-        running=running.get(name, 0),
-        oldest_due_us=oldest.get(name),
-        slots=sum(node.slots for node in serving),
-        workers=sorted(node.name for node in serving),
-        unserved=sorted(wanted - offered),
-        max_running=None if said is None else said.max_running,
-        suspended=said is not None and bool(said.suspended),
-    )
-
-
-def _all_of(found: Sequence[Queue], living: Sequence[Node], said: Any) -> Queue:
-    return Queue(
-        name=ALL_QUEUES,
-        jobs=sum(each.jobs for each in found),
-        waiting=sum(each.waiting for each in found),
-        running=sum(each.running for each in found),
-        oldest_due_us=min((each.oldest_due_us for each in found if each.oldest_due_us is not None), default=None),
-        slots=sum(node.slots for node in living),
-        workers=sorted(node.name for node in living),
-        unserved=[],
-        max_running=said.max_running,
-        suspended=False,
-    )

@@ -107,7 +107,8 @@ def set_cap(tx: Tx, term: Term, most: int | None) -> None:
         tx.execute(
             insert(queues).values(name=ALL_QUEUES, max_running=most, aging_us=AGING_PER_LEVEL_US, suspended=False)
         )
-    tx.execute(update(queues).where(queues.c.name == ALL_QUEUES).values(max_running=most))
+    else:
+        tx.execute(update(queues).where(queues.c.name == ALL_QUEUES).values(max_running=most))
     resize(tx, {ALL_QUEUES: most})
     adopt(tx)
 

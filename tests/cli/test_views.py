@@ -17,7 +17,7 @@ def test_the_status_of_an_installation_without_processes(asked: Ask, told: Calla
     status = asked("status")
 
     assert status["leader"] is None
-    assert status["definitions"] == {"ready": 2, "suspended": 1, "degraded": 0}
+    assert status["definitions"] == {"active": 2, "suspended": 1, "degraded": 0}
     assert status["runs"] == {"Pending": 1}
     assert [(each["name"], each["waiting"], each["unserved"]) for each in status["queues"]] == [
         ("default", 0, ["slow"]),

@@ -27,7 +27,8 @@ class Leading:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.duty = Materialise(store.database, BOUNDS, watch=ClockWatch(store.clock))
+        self.watch = ClockWatch(store.clock)
+        self.duty = Materialise(store.database, BOUNDS, watch=self.watch)
 
     def work(self, span: int) -> None:
         for _ in range(span):
@@ -128,6 +129,7 @@ def test_what_happened_under_another_leader_is_no_step(leading: Leading, events:
     leading.store.clock.turn(60)
     leading.set_clock(60)
     leading.store.lead("leader-b")
+    leading.watch.begin(leading.store.term)
     leading.store.clock.turn(1)
     leading.duty.step(leading.store.term)
 

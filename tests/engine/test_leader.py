@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from reconciler.engine.cap import GlobalCap
 from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate, TermBegun, TermEnded, TermResigned
 from reconciler.engine.loop import Duties, Duty, DutyFailed
@@ -15,7 +14,7 @@ from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term, Timings
 from reconciler.model.policy import DEFAULT_MISFIRE
 from reconciler.model.run import RunState
-from reconciler.store import leader, overview
+from reconciler.store import leader, places, queue_views
 from reconciler.store.database import Database
 from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event
@@ -186,21 +185,50 @@ def test_the_reaper_brings_back_what_a_dead_node_held(store: Store, events: list
     assert [type(event) for event in events] == [NodeBuried, RunsReaped]
 
 
+def test_what_opens_a_term_is_done_once_under_each_before_any_duty_and_until_it_succeeds(free: Store) -> None:
+    done: list[str] = []
+    store_is_away = [True]
+
+    def opening(term: Term) -> None:
+        if store_is_away:
+            store_is_away.pop()
+            raise StoreUnavailableError("away")
+        done.append(f"term {term.number}")
+
+    def work(_term: Term) -> float:
+        done.append("duty")
+        return 0.0
+
+    lead = candidate(free, "a")
+    duties = Duties(lead, [Duty("work", work)], clock=free.clock, exclusive=threading.Lock(), openings=[opening])
+    lead.step()
+    for _ in range(3):
+        free.clock.turn(duties.step())
+    lead.resign()
+    lead.step()
+    duties.step()
+
+    assert done == ["term 2", "duty", "duty", "term 3", "duty"]
+
+
 def test_each_term_sets_its_own_cap_over_all_queues(free: Store) -> None:
-    """C1: what the settings of the leader say holds from its first turn on, and no longer than it leads."""
+    """C1: what the settings of the leader say holds from the beginning of its term, and no longer than it leads."""
 
     def cap() -> int | None:
-        found = free.database.read(overview.queues)
+        found = free.database.read(queue_views.listed)
         return next((each.max_running for each in found if each.name == "*"), None)
+
+    def set_cap(term: Term, most: int | None) -> None:
+        free.database.tx(lambda tx: places.set_cap(tx, term, most))
 
     first, second = candidate(free, "a"), candidate(free, "b")
     first.step()
-    GlobalCap(free.database, 3).step(first.term())
+    set_cap(first.term(), 3)
     capped = cap()
     first.resign()
     second.step()
-    GlobalCap(free.database, None).step(second.term())
+    set_cap(second.term(), None)
 
     assert (capped, cap()) == (3, None)
     with pytest.raises(NotLeaderError):
-        GlobalCap(free.database, 3).step(Term(2, "a"))
+        set_cap(Term(2, "a"), 3)

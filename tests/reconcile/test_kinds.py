@@ -8,15 +8,15 @@ import pytest
 from reconciler.plan.render import About, as_text
 from reconciler.reconcile.planning import plan_against
 from reconciler.spec.load import load_tree
-from reconciler.store import queues
+from reconciler.store import queue_views
 from reconciler.store.passes import PassState
 from tests.reconcile.cast import Committer
 
 ABOUT = About("default", "jobs.d", "store", "here", 1_767_225_600_000_000, "reconciler reconcile jobs.d")
 
 
-def state_of(committer: Committer, name: str) -> queues.QueueState:
-    return {each.name: each for each in committer.store.database.read(queues.listed)}[name]
+def state_of(committer: Committer, name: str) -> queue_views.Queue:
+    return {each.name: each for each in committer.store.database.read(queue_views.listed)}[name]
 
 
 def plan_of(committer: Committer) -> list[str]:
@@ -50,7 +50,7 @@ def test_a_queue_is_created_changed_and_deleted_like_a_job(committer: Committer)
     state = state_of(committer, "reports")
     assert (state.max_running, state.suspended) == (3, True)
     committer.apply()
-    assert {each.name for each in committer.store.database.read(queues.listed)} == {"*"}
+    assert {each.name for each in committer.store.database.read(queue_views.listed)} == {"default"}
 
 
 def test_applying_all_kinds_twice_changes_nothing(committer: Committer) -> None:

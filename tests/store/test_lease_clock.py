@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.store import boot, leader, nodes
-from reconciler.store.dialect import Sqlite
+from reconciler.store.sqlite import Sqlite
 from tests.store.cast import LEASE_US, Store, job
 
 

@@ -1,8 +1,9 @@
 """What the status shows, on both databases."""
 
 from reconciler.model.run import AttemptOutcome, RunState
-from reconciler.store import definitions, overview, queries
-from reconciler.store.overview import Fire, Queue
+from reconciler.store import definitions, overview, queries, queue_views
+from reconciler.store.overview import Fire
+from reconciler.store.queue_views import Queue
 from tests.store.cast import Store, job
 from tests.turned import START_US
 
@@ -22,13 +23,15 @@ def test_queues_show_who_waits_since_when_and_which_handlers_nobody_offers(store
     store.claim(node)
     store.trigger("c")
 
-    found = store.database.read(overview.queues)
+    found = store.database.read(queue_views.listed)
 
     oldest_us = START_US + 10 * SECOND
     assert found == [
-        Queue("lone", 1, waiting=1, running=0, oldest_due_us=oldest_us, slots=0, workers=[], unserved=["slow"]),
-        Queue("reports", 2, 1, 1, oldest_due_us=oldest_us, slots=4, workers=["reporter"], unserved=["flaky"]),
-        Queue("spare", 0, 0, 0, oldest_due_us=None, slots=4, workers=["reporter"], unserved=[]),
+        Queue(
+            "lone", 1, waiting=1, later=0, running=0, oldest_due_us=oldest_us, slots=0, workers=[], unserved=["slow"]
+        ),
+        Queue("reports", 2, 1, 0, 1, oldest_due_us=oldest_us, slots=4, workers=["reporter"], unserved=["flaky"]),
+        Queue("spare", 0, 0, 0, 0, oldest_due_us=None, slots=4, workers=["reporter"], unserved=[]),
     ]
     assert store.database.read(overview.held_by_node) == {node.node_id: 1}
 
@@ -38,7 +41,7 @@ def test_a_session_that_is_over_serves_nothing(store: Store) -> None:
     store.node("gone")
     store.clock.turn(31)
 
-    (queue,) = store.database.read(overview.queues)
+    (queue,) = store.database.read(queue_views.listed)
 
     assert (queue.slots, queue.workers, queue.unserved) == (0, [], ["slow"])
 
@@ -94,7 +97,7 @@ def test_what_fires_next_leaves_out_the_suspended(store: Store) -> None:
         Fire("soon", "default", START_US + 60 * SECOND),
         Fire("later", "default", START_US + 3600 * SECOND),
     ]
-    assert store.database.read(overview.definition_counts) == {"ready": 2, "suspended": 1, "degraded": 0}
+    assert store.database.read(overview.definition_counts) == {("Job", "Active"): 2, ("Job", "Suspended"): 1}
 
 
 def test_runs_carry_the_revision_they_were_made_from(store: Store) -> None:

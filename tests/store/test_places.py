@@ -11,7 +11,7 @@ from reconciler.clock import SECOND_US
 from reconciler.errors import NotLeaderError
 from reconciler.model.lease import Session, Term
 from reconciler.model.run import AttemptOutcome, Claim, RunState
-from reconciler.store import claims, places, queues, runs
+from reconciler.store import claims, places, queue_views, runs
 from reconciler.store.database import Tx
 from reconciler.store.queue_tables import places as places_table
 from reconciler.store.tables import runs as runs_table
@@ -20,8 +20,8 @@ from tests.store.cast import LEASE_US, TTL_US, Store, job, queue
 RETRY = {"maxAttempts": 9, "backoff": "Fixed", "initial": "10s"}
 
 
-def standing(store: Store, name: str) -> queues.QueueState:
-    return {each.name: each for each in store.database.read(queues.listed)}[name]
+def standing(store: Store, name: str) -> queue_views.Queue:
+    return {each.name: each for each in store.database.read(queue_views.listed)}[name]
 
 
 def wait_in(store: Store, name: str, number: int) -> list[int]:
@@ -45,7 +45,8 @@ def test_no_more_runs_of_a_queue_are_held_than_it_has_places(store: Store) -> No
     second = store.claim(store.node("c"), 10)
 
     assert (len(first), none, len(second)) == (2, [], 1)
-    assert standing(store, "narrow") == queues.QueueState("narrow", 2, suspended=False, running=2, waiting=2)
+    found = standing(store, "narrow")
+    assert (found.max_running, found.suspended, found.running, found.waiting) == (2, False, 2, 2)
 
 
 def finish(store: Store, node: Session, held: Claim) -> None:
@@ -303,11 +304,11 @@ def test_a_run_says_which_cap_it_waits_for(store: Store) -> None:
     store.claim(store.node("a"), 10)
     cap_everything(store, 1)
 
-    states = store.database.read(queues.listed)
+    states = store.database.read(queue_views.listed)
 
-    assert queues.why_closed(states, "narrow") == "waits for a place in queue 'narrow' (max 1)"
-    assert queues.why_closed(states, "closed") == "queue 'closed' is suspended"
-    assert queues.why_closed(states, "default") == (
+    assert queue_views.why_closed(states, "narrow") == "waits for a place in queue 'narrow' (max 1)"
+    assert queue_views.why_closed(states, "closed") == "queue 'closed' is suspended"
+    assert queue_views.why_closed(states, "default") == (
         "waits for a place: over all queues at most 1 run may be running (limits.maxRunning)"
     )
 

@@ -11,7 +11,8 @@ from reconciler.errors import StoreUnavailableError
 from reconciler.model.run import RunState
 from reconciler.store import leader, nodes, schema
 from reconciler.store.database import Database, Tx
-from reconciler.store.dialect import Limits, Postgresql
+from reconciler.store.dialect import Limits
+from reconciler.store.postgresql import Postgresql
 from reconciler.store.tables import leader as leader_table
 from tests.store.cast import TTL_US, Store, job
 from tests.traps import both_ways

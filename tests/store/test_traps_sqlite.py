@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, Connection, literal_column, select, text
 
 from reconciler.store import database as door
 from reconciler.store.database import Database, Tx
-from reconciler.store.dialect import Sqlite
+from reconciler.store.sqlite import Sqlite
 from tests.traps import both_ways
 from tests.turned import TurnedClock
 from tests.worker.waiting import until

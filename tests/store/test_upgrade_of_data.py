@@ -6,7 +6,7 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from reconciler.store import claiming, queues, runs, schema
+from reconciler.store import claiming, queue_views, runs, schema
 from reconciler.store.database import Database
 from tests.store.cast import Store, job, queue
 from tests.turned import TurnedClock
@@ -55,7 +55,7 @@ def test_definitions_and_runs_are_kept_and_a_new_cap_counts_what_ran_before(olde
     store.apply(queue("reports", max=2))
     node = store.node("a")
     claimed = older.tx(lambda tx: claiming.claim(tx, node, limit=10, handlers=["slow"], queues=None))
-    (state,) = [each for each in older.read(queues.listed) if each.name == "reports"]
+    (state,) = [each for each in older.read(queue_views.listed) if each.name == "reports"]
 
     assert (before, after) == ("0002", schema.head())
     assert [(key, each.generation) for key, each in store.live("Job")] == [(("Job", "old"), 3)]
