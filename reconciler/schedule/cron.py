@@ -1,204 +1,182 @@
-"""A cron expression, compiled to bit masks over naive local minutes.
+"""A cron expression, compiled to bit masks over naive local seconds.
 
-`parse` refuses whatever it would have to guess at. A compiled `Cron` answers one question: which is the first matching
-local minute at or after this one? It knows no zone: `occurrences` lays offsets on top. A local minute is an integer
-counted from 1970-01-01T00:00 on the wall; day 0 is that date.
+`parse` refuses whatever it would have to guess at. A compiled `Cron` answers one question: which matching local second
+is the first at or after this one, or the last at or before it? It knows no zone: `cronslots` lays offsets on top. A
+local second is an integer counted from 1970-01-01T00:00:00 on the wall; day 0 is that date.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
-from datetime import date
 from functools import lru_cache
 from typing import Final
 
-from reconciler.schedule.cronfields import DAY, FIELDS, HOUR, MINUTE, MONTH, WEEKDAY, CronError, Word, field_mask
+from reconciler.model.policy import DayRule
+from reconciler.schedule.crondates import LAST_YEAR, Dates, Values, highest, lowest
+from reconciler.schedule.cronfields import DAY, FIELDS, MONTH, WEEKDAY, CronError, field_values
 from reconciler.words import count
 
-__all__ = ["Cron", "CronError", "parse"]
+__all__ = ["LAST_YEAR", "Cron", "CronError", "expanded", "parse"]
 
-MINUTES_A_DAY: Final = 24 * 60
-LAST_YEAR: Final = 9998
-"""Nothing fires after this year: the calendar of the standard library ends with 9999."""
+DAY_SECONDS: Final = 86_400
+MACROS: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
 
 _MAX_LENGTH: Final = 1024
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_EVERY_SEVENTH: Final = sum(1 << week * 7 for week in range(5))
-_LONGEST: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_MACROS: Final = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually", "@reboot")
 _ZONE_PREFIXES: Final = ("CRON_TZ=", "TZ=")
+_WORD: Final = re.compile(r"[^ \t]+")
+_STARS: Final = ("*", "?")
+_EVERY_WEEKDAY: Final = Values((1 << WEEKDAY.size) - 1)
+_SHAPE: Final = "Write five fields (minute hour day month weekday), or six with the second first"
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A compiled expression: bit n of a mask is set when value n matches (Sunday is bit 0)."""
+    """A compiled expression: `times` has a bit for each matching minute of a day, `seconds` for each of a minute."""
 
     expression: str
-    minutes: int
-    hours: int
-    days: int
-    months: int
-    weekdays: int
-    needs_both_days: bool
-    """Vixie's day rule: day-of-month or day-of-week begins with a star, so both must match; otherwise either."""
+    seconds: int
+    times: int
+    dates: Dates
     follows_elapsed_time: bool
     """The hour begins with a star: through a clock change the schedule follows real time."""
 
-    def at_or_after(self, minute: int) -> int | None:
-        """Give the first matching local minute that is not before `minute`; None when the calendar ends first."""
-        day, minute_of_day = divmod(minute, MINUTES_A_DAY)
-        found = self._within_day(minute_of_day)
-        first_day = self._day_at_or_after(day if found is not None else day + 1)
-        if first_day is None:
+    def at_or_after(self, second: int) -> int | None:
+        """Give the first matching local second that is not before `second`; None when the calendar ends first."""
+        day, rest = divmod(second, DAY_SECONDS)
+        found = self.dates.at_or_after(day)
+        if found == day:
+            minute = rest // 60
+            later = self.times >> minute
+            if later & 1 and (within := self.seconds >> rest % 60):
+                return second + (within & -within).bit_length() - 1
+            if later := later >> 1:
+                return second - rest + (minute + (later & -later).bit_length()) * 60 + lowest(self.seconds)
+            found = self.dates.at_or_after(day + 1)
+        if found is None:
             return None
-        if first_day != day or found is None:
-            found = _lowest(self.hours) * 60 + _lowest(self.minutes)
-        return first_day * MINUTES_A_DAY + found
+        return found * DAY_SECONDS + lowest(self.times) * 60 + lowest(self.seconds)
 
-    def matches(self, minute: int) -> bool:
-        """Tell whether this local minute matches."""
-        return self.at_or_after(minute) == minute
+    def at_or_before(self, second: int) -> int | None:
+        """Give the last matching local second that is not after `second`; None when the calendar begins later."""
+        day, rest = divmod(second, DAY_SECONDS)
+        found = self.dates.at_or_before(day)
+        if found == day:
+            minute, of_minute = divmod(rest, 60)
+            if self.times >> minute & 1 and (within := self.seconds & (2 << of_minute) - 1):
+                return second - of_minute + highest(within)
+            if earlier := self.times & (1 << minute) - 1:
+                return day * DAY_SECONDS + highest(earlier) * 60 + highest(self.seconds)
+            found = self.dates.at_or_before(day - 1)
+        if found is None:
+            return None
+        return found * DAY_SECONDS + highest(self.times) * 60 + highest(self.seconds)
 
-    def _within_day(self, minute_of_day: int) -> int | None:
-        hour, minute = divmod(minute_of_day, 60)
-        if self.hours >> hour & 1 and (rest := self.minutes >> minute):
-            return minute_of_day + _lowest(rest)
-        if later := self.hours >> hour + 1:
-            return (hour + 1 + _lowest(later)) * 60 + _lowest(self.minutes)
-        return None
+    def matches(self, second: int) -> bool:
+        """Tell whether this local second matches."""
+        return self.at_or_after(second) == second
 
-    def _day_at_or_after(self, day: int) -> int | None:
-        start = date.fromordinal(day + _EPOCH_ORDINAL)
-        year, month, first = start.year, start.month, start.day
-        while year <= LAST_YEAR:
-            if self.months >> month & 1:
-                first_ordinal = date(year, month, 1).toordinal()
-                if rest := self._days_of(year, month, first_ordinal) >> first:
-                    return first_ordinal - _EPOCH_ORDINAL + first - 1 + _lowest(rest)
-            first = 1
-            if later := self.months >> month + 1:
-                month += 1 + _lowest(later)
-            else:
-                year, month = year + 1, _lowest(self.months)
-        return None
 
-    def _days_of(self, year: int, month: int, first_ordinal: int) -> int:
-        """Give the matching days of a month as a mask, bit 1 for the first."""
-        weekday = first_ordinal % 7  # ordinal 0 would be a Sunday
-        turned = (self.weekdays >> weekday | self.weekdays << 7 - weekday) & 0x7F
-        by_weekday = turned * _EVERY_SEVENTH << 1
-        days = self.days & by_weekday if self.needs_both_days else self.days | by_weekday
-        return days & (2 << _length_of(year, month)) - 2
+def parse(expression: str, *, day_rule: DayRule = DayRule.OR, seed: str = "") -> Cron:
+    """Compile an expression of five fields, of six with the second first, or a macro.
+
+    `seed` decides what `H` means, as the definition's name does. Raises CronError with the field, the fault and its
+    place in the text.
+    """
+    return _parse(expression, day_rule, seed if "H" in expression or "h" in expression else "")
+
+
+def expanded(expression: str) -> str:
+    """Give the fields that a macro stands for; any other text as it is."""
+    return MACROS.get(expression.strip(" \t").lower(), expression)
 
 
 @lru_cache(maxsize=8192)
-def parse(expression: str) -> Cron:
-    """Compile a five-field expression. Raises CronError with the field, the fault and its place in the text."""
-    words = _words(expression)
-    masks = [field_mask(field, word) for field, word in zip(FIELDS, words, strict=True)]
-    cron = Cron(
-        expression=expression,
-        minutes=masks[FIELDS.index(MINUTE)],
-        hours=masks[FIELDS.index(HOUR)],
-        days=masks[FIELDS.index(DAY)],
-        months=masks[FIELDS.index(MONTH)],
-        weekdays=masks[FIELDS.index(WEEKDAY)],
-        needs_both_days=words[2].text.startswith("*") or words[4].text.startswith("*"),
-        follows_elapsed_time=words[1].text.startswith("*"),
-    )
-    _refuse_never_firing(cron, words)
-    return cron
+def _parse(expression: str, day_rule: DayRule, seed: str) -> Cron:
+    texts = _texts(expression)
+    try:
+        second, minute, hour, day, month, weekday = map(field_values, FIELDS, texts, (seed,) * len(FIELDS))
+    except CronError as error:
+        raise error.moved_by(_place(expression, error.field)[0]) from None
+    starred = texts[3].startswith(_STARS) or texts[5].startswith(_STARS)
+    dates = _dates(day, month.mask, weekday, starred or day_rule is DayRule.AND)
+    if dates.needs_both and not dates.ever_come():
+        raise _never_fires(expression, dates, texts)
+    return Cron(expression, second.mask, _times(minute.mask, hour.mask), dates, texts[2].startswith("*"))
 
 
-def _words(expression: str) -> list[Word]:
-    """Split into five fields with their offsets, or say what else it is."""
+@lru_cache(maxsize=8192)
+def _dates(days: Values, months: int, weekdays: Values, needs_both: bool) -> Dates:  # noqa: FBT001 - a key
+    """Share the dates of equal fields, and with them what each month came out as."""
+    return Dates(days, months, weekdays, needs_both)
+
+
+@lru_cache(maxsize=8192)
+def _times(minutes: int, hours: int) -> int:
+    """Lay the minutes of an hour, 60 bits, into each matching hour."""
+    return sum(minutes << hour * 60 for hour in range(24) if hours >> hour & 1)
+
+
+def _texts(expression: str) -> list[str]:
+    """Split into the texts of six fields, or say what else it is."""
     if len(expression) > _MAX_LENGTH:
-        raise CronError(
-            "cron.fields",
-            f"the expression has {len(expression)} characters, more than {_MAX_LENGTH}",
-            "Use ranges and steps instead of long lists",
-        )
-    words = _split(expression)
-    if words and words[0].text.upper().startswith(_ZONE_PREFIXES):
-        prefix = words[0]
-        raise CronError(
-            "cron.fields",
-            f'"{prefix.text}" does not belong into the expression',
-            f"Write timeZone: {prefix.text.partition('=')[2] or 'UTC'} beside cron",
-            offset=prefix.offset,
-            length=len(prefix.text),
-        )
-    if words and words[0].text.startswith("@"):
-        _refuse_macro(words[0])
-    if len(words) == len(FIELDS) + 1:
-        raise CronError(
-            "cron.not-yet",
-            "six fields (seconds first) are not supported yet",
-            "Write five fields: minute hour day month weekday",
-            offset=words[0].offset,
-            length=len(words[0].text),
-        )
-    if len(words) != len(FIELDS):
-        raise CronError(
-            "cron.fields",
-            f"the expression has {count(len(words), 'field')}, not five",
-            "Write five fields: minute hour day month weekday",
-            length=len(expression),
-        )
-    return words
+        what = f"the expression has {len(expression)} characters, more than {_MAX_LENGTH}"
+        raise CronError("cron.fields", what, "Use ranges and steps instead of long lists")
+    texts = _WORD.findall(expanded(expression))
+    if texts and texts[0].upper().startswith(_ZONE_PREFIXES):
+        what = f'"{texts[0]}" does not belong into the expression'
+        mend = f"Write timeZone: {texts[0].partition('=')[2] or 'UTC'} beside cron"
+        raise CronError("cron.fields", what, mend, offset=expression.index(texts[0]), length=len(texts[0]))
+    if texts and texts[0].startswith("@"):
+        raise _no_macro(expression, texts)
+    if len(texts) == len(FIELDS) - 1:
+        return ["0", *texts]
+    if len(texts) != len(FIELDS):
+        what = f"the expression has {count(len(texts), 'field')}, not five or six"
+        raise CronError("cron.fields", what, _SHAPE, length=len(expression))
+    return texts
 
 
-def _split(expression: str) -> list[Word]:
-    words: list[Word] = []
-    start: int | None = None
-    for offset, character in enumerate(expression + " "):
-        if character in " \t":
-            if start is not None:
-                words.append(Word(expression[start:offset], start))
-            start = None
-        elif start is None:
-            start = offset
-    return words
+def _place(expression: str, name: str) -> tuple[int, int]:
+    """Tell where the field of that name begins and ends."""
+    spans = [found.span() for found in _WORD.finditer(expression)]
+    return spans[[field.name for field in FIELDS[-len(spans) :]].index(name)]
 
 
-def _refuse_macro(word: Word) -> None:
-    known = word.text.lower() in _MACROS
-    raise CronError(
-        "cron.not-yet" if known else "cron.fields",
-        f'"{word.text}" is not supported yet' if known else f'"{word.text}" is no cron expression',
-        'Write five fields, such as "0 0 * * *" for every day at midnight',
-        offset=word.offset,
-        length=len(word.text),
-    )
+def _no_macro(expression: str, texts: list[str]) -> CronError:
+    first = texts[0]
+    name = first.lower()
+    what = f'"{first}" is no cron expression'
+    mend = f'Write {", ".join(MACROS)}, or fields such as "0 0 * * *" for every day at midnight'
+    if name == "@reboot":
+        what, mend = f'"{first}" names no time: a scheduler of many nodes has no one start', "Write when to run"
+    elif name == "@every":
+        mend = f"Write every: {texts[1] if len(texts) > 1 else '5m'} in place of cron"
+    elif name in MACROS:
+        what, mend = f'"{first}" stands for all fields, and more follow', f"Write {name} alone"
+    elif near := difflib.get_close_matches(name[:20], MACROS, n=1):
+        mend = f"Did you mean {near[0]}?"
+    return CronError("cron.fields", what, mend, offset=expression.index(first), length=len(first))
 
 
-def _refuse_never_firing(cron: Cron, words: list[Word]) -> None:
-    """Refuse dates that do not exist.
-
-    A weekday alone always comes. Over the 400-year cycle of the calendar every date, 29 February included, falls on
-    every weekday; so an expression never fires exactly when no month has any of its days.
-    """
-    either = not cron.needs_both_days
-    if either or any(
-        cron.months >> month & 1 and cron.days & (2 << longest) - 2 for month, longest in enumerate(_LONGEST)
-    ):
-        return
-    day, month = words[2], words[3]
-    raise CronError(
-        "cron.never-fires",
-        f'"{cron.expression}" never fires: no month of "{month.text}" has a day "{day.text}"',
-        "Write a date that exists",
-        field=DAY.name,
-        offset=day.offset,
-        length=month.offset + len(month.text) - day.offset,
-    )
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
-
-
-def _length_of(year: int, month: int) -> int:
-    if month == 2 and (year % 4 or (year % 100 == 0 and year % 400)):  # noqa: PLR2004 - February
-        return 28
-    return _LONGEST[month]
+def _never_fires(expression: str, dates: Dates, texts: list[str]) -> CronError:
+    """Say which dates do not exist: days that no such month has, or days that never fall on such a weekday."""
+    day, month, weekday = texts[3:]
+    last = WEEKDAY
+    what = f'no day "{day}" in a month of "{month}" is ever a "{weekday}"'
+    if not Dates(dates.days, dates.months, _EVERY_WEEKDAY, needs_both=True).ever_come():
+        last = MONTH
+        what = f'no month of "{month}" has a day "{day}"'
+    start, end = _place(expression, DAY.name)[0], _place(expression, last.name)[1]
+    what = f'"{expression}" never fires: {what}'
+    mend = "Write a date that exists"
+    return CronError("cron.never-fires", what, mend, field=DAY.name, offset=start, length=end - start)

@@ -1,9 +1,6 @@
 """The instants at which a trigger fires: its slots, as integer microseconds since the epoch.
 
-Law S5: slots are a pure function of the timing, the zone's rules and the range, and additive over ranges. Cron
-schedules with fixed hours keep civil time through a clock change: a local time in a gap fires once at the first
-instant after it (not at all when the gap is longer than three hours), one in an overlap fires at its first instant.
-Schedules with a star in the hour follow elapsed time: whatever the wall shows fires, so none is starved or doubled.
+Law S5: slots are a pure function of the timing, the zone's rules and the range, and additive over ranges.
 """
 
 from __future__ import annotations
@@ -13,59 +10,19 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from reconciler.clock import SECOND_US, to_us
+from reconciler.clock import to_us
 from reconciler.model.definition import AtTiming, CronTiming, EveryTiming, Timing
 from reconciler.schedule import TimingError
-from reconciler.schedule.cron import Cron, parse
-from reconciler.schedule.zones import DAY_US, FIRST_US, LAST_US, instants_of, load_zone, segment_at
+from reconciler.schedule.cron import parse
+from reconciler.schedule.cronslots import CronOccurrences
+from reconciler.schedule.zones import LAST_US, instants_of, load_zone
 
-MINUTE_US: Final = 60 * SECOND_US
-_LONGEST_GAP_US: Final = 3 * 60 * MINUTE_US
 _SHAPE: Final = "dddd-dd-ddTdd:dd"
 _FULL_SHAPE: Final = "dddd-dd-ddTdd:dd:dd"
 _OFFSET_SHAPE: Final = "+dd:dd"
 _FRACTION_DIGITS: Final = 6
 _FIRST_YEAR: Final = 1900
 _LAST_YEAR: Final = 9998
-
-
-@dataclass(frozen=True, slots=True)
-class CronOccurrences:
-    """The slots of a cron expression in a zone."""
-
-    cron: Cron
-    zone: ZoneInfo
-
-    def next_after(self, after_us: int) -> int | None:
-        """Give the first slot strictly later than `after_us`; None when there is no more."""
-        at = max(after_us + 1, FIRST_US)
-        keeps_civil_time = not self.cron.follows_elapsed_time
-        while at < LAST_US:
-            segment = segment_at(self.zone, at)
-            local = at + segment.offset_us
-            if keeps_civil_time and segment.shift_us < 0:  # what the wall showed before the change fired already
-                local = max(local, segment.start_us + segment.offset_us - segment.shift_us)
-            minute = self.cron.at_or_after(-(-local // MINUTE_US))
-            if minute is None:
-                return None
-            slot = minute * MINUTE_US - segment.offset_us
-            if slot < segment.end_us:
-                return slot
-            following = segment_at(self.zone, segment.end_us)
-            gap_ends = segment.end_us + following.shift_us
-            if keeps_civil_time and slot < gap_ends and following.shift_us <= _LONGEST_GAP_US:
-                return segment.end_us
-            # A rare schedule jumps near its next local date, unless the wall is about to show some times again.
-            at = segment.end_us if following.shift_us < 0 else max(segment.end_us, slot - 2 * DAY_US)
-        return None
-
-    def between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:
-        """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
-        return _between(self, after_us, until_us, limit)
-
-    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
-        """List slots that a clock change swallowed."""
-        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +38,20 @@ class EveryOccurrences:
         slot = self.first_us + passed * self.interval_us
         return slot if slot < LAST_US else None
 
+    def previous_before(self, before_us: int) -> int | None:
+        """Give the last slot strictly earlier than `before_us`; None when there is none."""
+        passed = (min(before_us, LAST_US) - 1 - self.first_us) // self.interval_us
+        return self.first_us + passed * self.interval_us if passed >= 0 else None
+
     def between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:
         """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
-        return _between(self, after_us, until_us, limit)
+        first = self.next_after(after_us)
+        if first is None:
+            return []
+        return list(range(first, min(until_us, LAST_US - 1) + 1, self.interval_us)[:limit])
 
-    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
-        """List slots that a clock change swallowed."""
+    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002 - as for cron
+        """Elapsed time skips nothing."""
         return []
 
 
@@ -100,27 +65,32 @@ class AtOccurrences:
         """Give the slot when it is strictly later than `after_us`."""
         return self.slot_us if self.slot_us > after_us else None
 
+    def previous_before(self, before_us: int) -> int | None:
+        """Give the slot when it is strictly earlier than `before_us`."""
+        return self.slot_us if self.slot_us < before_us else None
+
     def between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:
         """List the slot when it is later than `after_us` and not later than `until_us`."""
-        return _between(self, after_us, until_us, limit)
+        return [self.slot_us][:limit] if after_us < self.slot_us <= until_us else []
 
-    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002
-        """List slots that a clock change swallowed."""
+    def skipped_between(self, after_us: int, until_us: int, *, limit: int) -> list[int]:  # noqa: ARG002 - as for cron
+        """A local time that the clocks skip is refused, so none is left."""
         return []
 
 
 Occurrences = CronOccurrences | EveryOccurrences | AtOccurrences
 
 
-def compile_timing(timing: Timing, *, activated_us: int, seed: str = "") -> Occurrences:  # noqa: ARG001
-    """Turn a trigger's timing into its slots.
+def compile_timing(timing: Timing, *, activated_us: int, seed: str = "") -> Occurrences:
+    """Turn a trigger's timing into its slots; `seed`, the definition's name, decides what `H` means in a cron.
 
     An interval without an anchor counts from `activated_us` and fires one interval later; with one, its first slot is
     the anchor itself. Raises TimingError (CronError, ZoneError) for texts that make no sense.
     """
     match timing:
-        case CronTiming(expression, time_zone):
-            return CronOccurrences(parse(expression), load_zone(time_zone))
+        case CronTiming(expression, time_zone, gap, overlap, day_rule):
+            cron = parse(expression, day_rule=day_rule, seed=seed)
+            return CronOccurrences(cron, load_zone(time_zone), gap, overlap)
         case EveryTiming(interval_us, anchor):
             first_us = activated_us + interval_us if anchor is None else parse_anchor(anchor)
             return EveryOccurrences(first_us, interval_us)
@@ -199,12 +169,3 @@ def _has_shape(text: str, shape: str) -> bool:
         character in "0123456789" if wanted == "d" else character == wanted
         for character, wanted in zip(text, shape, strict=True)
     )
-
-
-def _between(occurrences: Occurrences, after_us: int, until_us: int, limit: int) -> list[int]:
-    slots: list[int] = []
-    slot = occurrences.next_after(after_us)
-    while slot is not None and slot <= until_us and len(slots) < limit:
-        slots.append(slot)
-        slot = occurrences.next_after(slot)
-    return slots

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,9 @@ LAST_US: Final = to_us(datetime.fromisoformat("9999-01-01T00:00:00Z"))
 _CHUNK_US: Final = 366 * DAY_US
 _PROBE_US: Final = 2 * DAY_US
 """No zone ever kept an offset for less than six days (tests read the raw files), so none hides between two probes."""
+_SEAM_US: Final = 2 * DAY_US
+_LATEST: Final[dict[ZoneInfo, Segment]] = {}
+"""The segment that was used last, of each zone: time moves on slowly, so most questions are about the same one."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _PLACEHOLDER_ZONES: Final = frozenset({"Factory"})
 _SHOWN: Final = 80
@@ -79,12 +83,20 @@ class ZoneError(TimingError):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch [start, end) of instants with one UTC offset; `shift` is how far the offset rose at `start`."""
+    """A stretch [start, end) of instants with one UTC offset.
+
+    The offset rose by `shift_us` at the start and rises by `next_shift_us` at the end. A long stretch is told in pieces
+    that join by a shift of zero, never within two days of a change.
+    """
 
     start_us: int
     end_us: int
     offset_us: int
     shift_us: int
+    next_shift_us: int
+    calm_from_us: int
+    calm_until_us: int
+    """In [calm_from, calm_until) the wall shows no time that it showed before, skipped lately, or shows again."""
 
 
 @lru_cache(maxsize=1024)
@@ -115,9 +127,12 @@ def offset_at(zone: ZoneInfo, instant_us: int) -> int:
 
 
 def segment_at(zone: ZoneInfo, instant_us: int) -> Segment:
-    """Give the segment that holds an instant. Long segments come in pieces, joined by a `shift_us` of zero."""
-    segments = _chunk(zone, instant_us // _CHUNK_US)
-    return next(segment for segment in segments if instant_us < segment.end_us)
+    """Give the segment that holds an instant."""
+    segment = _LATEST.get(zone)
+    if segment is None or not segment.start_us <= instant_us < segment.end_us:
+        segments = _segments(zone, instant_us // _CHUNK_US)
+        segment = _LATEST[zone] = next(each for each in segments if instant_us < each.end_us)
+    return segment
 
 
 def instants_of(zone: ZoneInfo, local_us: int) -> list[int]:
@@ -133,22 +148,44 @@ def instants_of(zone: ZoneInfo, local_us: int) -> list[int]:
 
 
 @lru_cache(maxsize=16_384)
-def _chunk(zone: ZoneInfo, index: int) -> tuple[Segment, ...]:
-    """Find the segments of one stretch of time by probing and bisecting."""
-    start, end = index * _CHUNK_US, (index + 1) * _CHUNK_US
-    begins = max(start, FIRST_US)
-    offset = offset_at(zone, begins)
-    shift = offset - offset_at(zone, begins - SECOND_US)
-    segments: list[Segment] = []
-    probe = begins
-    while probe < end:
-        after = min(probe + _PROBE_US, end)
-        if (later := offset_at(zone, min(after, end - SECOND_US))) != offset:
-            change = _change(zone, probe, after, offset)
-            segments.append(Segment(begins, change, offset, shift))
-            begins, shift, offset = change, later - offset, later
+def _segments(zone: ZoneInfo, index: int) -> tuple[Segment, ...]:
+    """Give the segments that hold the instants of one chunk of time.
+
+    The first goes back to a change in the chunk before, the last on to one in the chunk after; where there is none, to
+    a seam near the far end of that chunk.
+    """
+    before, after = _changes(zone, index - 1), _changes(zone, index + 1)
+    starts = [
+        before[-1] if before else max(FIRST_US, (index - 1) * _CHUNK_US + _SEAM_US),
+        *_changes(zone, index),
+        after[0] if after else (index + 2) * _CHUNK_US - _SEAM_US,
+    ]
+    return tuple(_segment(zone, start, end) for start, end in pairwise(starts))
+
+
+def _segment(zone: ZoneInfo, start: int, end: int) -> Segment:
+    offset = offset_at(zone, start)
+    shift = offset - offset_at(zone, max(FIRST_US, start - SECOND_US))
+    next_shift = offset_at(zone, min(end, LAST_US)) - offset
+    calm_from = start + abs(shift)
+    calm_until = end - max(0, -next_shift)
+    return Segment(start, end, offset, shift, next_shift, calm_from, calm_until)
+
+
+@lru_cache(maxsize=16_384)
+def _changes(zone: ZoneInfo, index: int) -> tuple[int, ...]:
+    """Find the instants of one chunk of time at which the offset changes, by probing and bisecting."""
+    start, end = max(FIRST_US, index * _CHUNK_US), min(LAST_US, (index + 1) * _CHUNK_US)
+    changes: list[int] = []
+    probe = start - SECOND_US
+    offset = offset_at(zone, probe)
+    while probe < end - SECOND_US:
+        after = min(probe + _PROBE_US, end - SECOND_US)
+        if (later := offset_at(zone, after)) != offset:
+            changes.append(_change(zone, probe, after, offset))
+            offset = later
         probe = after
-    return (*segments, Segment(begins, end, offset, shift))
+    return tuple(changes)
 
 
 def _change(zone: ZoneInfo, low: int, high: int, offset: int) -> int:

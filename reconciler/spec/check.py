@@ -8,6 +8,7 @@ from typing import Final
 
 from reconciler.model.definition import DEFAULT_QUEUE, DEFAULT_TIME_ZONE, Json, timing_from
 from reconciler.model.kinds import Key, Queue
+from reconciler.model.policy import DayRule
 from reconciler.model.trigger import frame_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import parse
@@ -81,9 +82,13 @@ def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json], time
         nonlocal zone
         zone = load_zone(name)
 
+    def read_cron(text: str) -> None:
+        day_rule = DayRule.AND if trigger.get("dayRule") == DayRule.AND else DayRule.OR
+        parse(text, day_rule=day_rule, seed=made.name or "")
+
     readers: Mapping[str, Callable[[str], object]] = {
         "timeZone": read_zone,
-        "cron": parse,
+        "cron": read_cron,
         "anchor": parse_anchor,
         "notBefore": parse_anchor,
         "notAfter": parse_anchor,

@@ -11,7 +11,8 @@ from reconciler.clock import from_us, iso, to_us
 from reconciler.model.definition import AtTiming, CronTiming, EveryTiming
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import CronError
-from reconciler.schedule.occurrences import CronOccurrences, Occurrences, compile_timing
+from reconciler.schedule.cronslots import CronOccurrences
+from reconciler.schedule.occurrences import Occurrences, compile_timing
 from reconciler.schedule.zones import load_zone
 from tests.cases import load_case, vectors
 from tests.schedule.oracle import Expression, slots_by_brute_force
