@@ -10,7 +10,7 @@ import click
 
 from reconciler.cli import options
 from reconciler.cli.settings import Settings, load
-from reconciler.clock import SystemClock
+from reconciler.clock import SECOND_US, SystemClock
 from reconciler.config import SourceSettings
 from reconciler.errors import RefusedError, Severity, UsageError
 from reconciler.model.tree import Tree
@@ -46,6 +46,9 @@ class Compared:
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @click.option("--detailed-exitcode", "detailed", is_flag=True, help="Exit 2 when there are changes (dry run).")
+@click.option(
+    "--horizon", type=options.Duration(), default="14d", show_default=True, help="How far fire times are compared."
+)
 @click.option("--now", metavar="INSTANT", default=None, help="Plan as of this instant, for output that never changes.")
 def command(
     path: Path | None,
@@ -58,6 +61,7 @@ def command(
     output: str,
     strict: bool,
     detailed: bool,
+    horizon: float,
     now: str | None,
 ) -> int:
     """Reconcile the definitions under PATH (default: the configured source, jobs.d) into the store.
@@ -81,7 +85,7 @@ def command(
         compared = _compared(settings, source, against, store_url)
     except SourceUnavailableError as fault:
         raise RefusedError(fault.refusal) from fault
-    _print(compared, source.name, output, now_us)
+    _print(compared, source.name, output, now_us=now_us, horizon_us=round(horizon * SECOND_US))
     if expect_digest is not None and expect_digest != compared.plan.digest:
         raise RefusedError(f"the plan is {compared.plan.digest} now, not {expect_digest}")
     errors = len(compared.tree.errors)
@@ -141,7 +145,7 @@ def _declared(other: Tree, root: str) -> list[Stored]:
     ]
 
 
-def _print(compared: Compared, source_name: str, output: str, now_us: int) -> None:
+def _print(compared: Compared, source_name: str, output: str, *, now_us: int, horizon_us: int) -> None:
     tree = compared.tree
     about = About(
         source=source_name,
@@ -150,6 +154,7 @@ def _print(compared: Compared, source_name: str, output: str, now_us: int) -> No
         against=compared.against,
         now_us=now_us,
         apply_command=f"reconciler reconcile {tree.root}",
+        horizon_us=horizon_us,
     )
     if output == "json":
         click.echo(as_json(compared.plan, about, problems=[problem_facts(each) for each in tree.problems]))

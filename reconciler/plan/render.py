@@ -11,15 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from reconciler.clock import iso
+from reconciler.clock import SECOND_US, iso
 from reconciler.model.definition import Job, Json, job_from
 from reconciler.model.kinds import Key, label
 from reconciler.model.tree import Definition
+from reconciler.plan import effects
 from reconciler.plan.diff import Broken, Change, Create, Delete, FieldChange, Plan, Stored, Unchanged, Update
-from reconciler.plan.fires import trigger_facts, trigger_lines
 from reconciler.plan.guard import Allowed, Held, Withheld
 
 FORMAT_VERSION: Final = "1.0"
+DEFAULT_HORIZON_US: Final = 14 * 24 * 3600 * SECOND_US
 _SHOWN: Final = 200
 
 
@@ -34,6 +35,13 @@ class About:
     now_us: int
     apply_command: str
     """The command that applies a plan of this tree; the digest is added to it."""
+    horizon_us: int = DEFAULT_HORIZON_US
+    """Up to how long after `now_us` fire times are compared."""
+
+    @property
+    def until_us(self) -> int:
+        """Up to which instant fire times are compared."""
+        return self.now_us + self.horizon_us
 
 
 def as_text(plan: Plan, about: About) -> str:
@@ -41,7 +49,7 @@ def as_text(plan: Plan, about: About) -> str:
     lines = [f'plan of source "{about.source}": {about.tree} against {_level(about)}', f"now: {iso(about.now_us)}", ""]
     width = max((len(label(_key(change))) for change in plan.changes), default=0)
     for change in plan.changes:
-        lines += _change_lines(plan, change, about.now_us, width)
+        lines += _change_lines(plan, change, about, width)
     lines += [""] if plan.changes else []
     if not isinstance(plan.ruling, Allowed):
         lines += [f"! {_ruling_words(plan, about)}", ""]
@@ -61,7 +69,7 @@ def as_json(plan: Plan, about: About, *, problems: Sequence[Json] = ()) -> str:
         "digest": plan.digest,
         "ruling": _ruling_facts(plan),
         "counts": _counts(plan),
-        "changes": [_change_facts(plan, change, about.now_us) for change in plan.changes],
+        "changes": [_change_facts(plan, change, about) for change in plan.changes],
         "problems": list(problems),
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
@@ -84,25 +92,36 @@ def _level(about: About) -> str:
             return f"{about.level} {about.against}"
 
 
-def _change_lines(plan: Plan, change: Change, now_us: int, width: int) -> Iterator[str]:
+def _change_lines(plan: Plan, change: Change, about: About, width: int) -> Iterator[str]:
     sign, word = _sign(plan, change)
     yield f"{sign} {word:<9}  {label(_key(change)):<{width}}  {_detail(plan, change)}".rstrip()
     match change:
         case Create(definition):
-            yield from _trigger_lines(definition, None, now_us)
+            yield from _effect_lines(definition, None, about)
         case Update(definition, stored, fields):
             for field in fields:
                 line = f"  (line {field.line})" if field.line else ""
                 origin = f"  (from {field.inherited})" if field.inherited else line
                 yield f"      {field.path}: {_shown(field, 'before')} -> {_shown(field, 'after')}{origin}"
-            yield from _trigger_lines(definition, stored, now_us)
+            yield from _effect_lines(definition, stored, about)
+        case Delete(stored) if isinstance(plan.ruling, Allowed):
+            yield from effects.fires_lines(_fires(None, stored, about), about.until_us)
         case Delete() | Unchanged() | Broken():
             return
 
 
-def _trigger_lines(definition: Definition, stored: Stored | None, now_us: int) -> Iterator[str]:
+def _effect_lines(definition: Definition, stored: Stored | None, about: About) -> Iterator[str]:
     if isinstance(job := definition.declared, Job):
-        yield from trigger_lines(job, None if stored is None else job_from(stored.document), now_us)
+        yield from effects.trigger_lines(job, _job_of(stored), about.now_us)
+        yield from effects.fires_lines(_fires(job, stored, about), about.until_us)
+
+
+def _fires(job: Job | None, stored: Stored | None, about: About) -> effects.Fires:
+    return effects.fires(job, _job_of(stored), about.now_us, about.horizon_us)
+
+
+def _job_of(stored: Stored | None) -> Job | None:
+    return job_from(stored.document) if stored is not None and stored.kind == Job.kind else None
 
 
 def _sign(plan: Plan, change: Change) -> tuple[str, str]:
@@ -207,13 +226,13 @@ def _next_step(plan: Plan, about: About) -> str:
     return f"to apply exactly this: {about.apply_command} --expect-digest {plan.digest}"
 
 
-def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
+def _change_facts(plan: Plan, change: Change, about: About) -> dict[str, Json]:
     kind, name = _key(change)
     facts: dict[str, Json] = {"action": _sign(plan, change)[1], "kind": kind, "name": name}
     match change:
         case Create(definition):
             facts |= {"file": definition.place.file, "line": definition.place.line, "generation": 1}
-            facts |= _trigger_facts(definition, None, now_us)
+            facts |= _effect_facts(definition, None, about)
         case Update(definition, stored, fields):
             facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
             facts["generation"] = stored.generation + 1
@@ -227,9 +246,11 @@ def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
                 }
                 for field in fields
             ]
-            facts |= _trigger_facts(definition, stored, now_us)
+            facts |= _effect_facts(definition, stored, about)
         case Delete(stored):
             facts |= {"file": stored.file, "line": stored.line, **_stored_facts(stored)}
+            if stored.kind == Job.kind:
+                facts["fireTimes"] = effects.fires_facts(_fires(None, stored, about), about.until_us)
         case Unchanged(definition, stored):
             facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
             facts["moved"] = change.has_moved
@@ -238,10 +259,13 @@ def _change_facts(plan: Plan, change: Change, now_us: int) -> dict[str, Json]:
     return facts
 
 
-def _trigger_facts(definition: Definition, stored: Stored | None, now_us: int) -> dict[str, Json]:
+def _effect_facts(definition: Definition, stored: Stored | None, about: About) -> dict[str, Json]:
     if not isinstance(job := definition.declared, Job):
         return {}
-    return {"triggers": trigger_facts(job, None if stored is None else job_from(stored.document), now_us)}
+    return {
+        "triggers": effects.trigger_facts(job, _job_of(stored), about.now_us),
+        "fireTimes": effects.fires_facts(_fires(job, stored, about), about.until_us),
+    }
 
 
 def _stored_facts(stored: Stored) -> dict[str, Json]:

@@ -49,11 +49,14 @@ def test_a_plan_says_what_why_and_how_to_apply_exactly_it() -> None:
         "      spec.suspend: (none) -> true",
         '      spec.triggers[0].cron: "0 1 * * *" -> "0 2 * * *"  (line 15)',
         '      trigger default: cron "0 2 * * *" in UTC; next 2026-01-01T02:00:00Z; suspended: nothing fires',
+        "        before: next 2026-01-01T01:00:00Z",
+        "      fire times until 2026-01-15T00:00:00Z: 14 lost (first 2026-01-01T01:00:00Z)",
         "- delete     gone     was jobs.d/gone.yaml:2",
         "= unchanged  moved    jobs.d/elsewhere.yaml:1  moved from jobs.d/x.yaml:1",
         "+ create     new      jobs.d/new.yaml:4",
         f'      trigger weekdays: cron "30 7 * * 1-5" in Europe/Berlin; next {MORNING}',
         "      trigger pulse: every 15m from its activation; next 2026-01-01T00:15:00Z",
+        "      fire times until 2026-01-15T00:00:00Z: 1,354 gained (first 2026-01-01T00:15:00Z)",
         *(f"= unchanged  other-{number}  jobs.d/x.yaml:1" for number in range(5)),
         "= unchanged  same     jobs.d/x.yaml:1",
         "",
@@ -133,7 +136,9 @@ def test_json_carries_versions_changes_and_fires() -> None:
         "cron": "30 7 * * 1-5",
         "timeZone": "Europe/Berlin",
         "nextFireTime": "2026-01-01T06:30:00Z",
+        "nextFireTimeBefore": None,
     }
+    assert changes["new"]["fireTimes"]["gained"]["count"] == 10 + 4 * 24 * 14
     assert changes["changed"]["generation"] == 4
     field = {"path": "spec.priority", "before": None, "after": 9, "line": 12, "inheritedFrom": None}
     assert field in changes["changed"]["fields"]
@@ -146,6 +151,13 @@ def test_json_carries_versions_changes_and_fires() -> None:
         "line": 2,
         "uid": "uid-gone",
         "generation": 1,
+        "fireTimes": {
+            "until": "2026-01-15T00:00:00Z",
+            "gained": {"count": 0, "first": []},
+            "lost": {"count": 0, "first": []},
+            "kept": 0,
+            "notCompared": [],
+        },
     }
 
 
