@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from reconciler.clock import SECOND_US
 from reconciler.engine.clockwatch import ClockWatch
 from reconciler.model.lease import Term
 from reconciler.store import runs, slots
 from reconciler.store.database import Database
-from reconciler.store.slots import Bounds
+from reconciler.store.slots import Bounds, Outlook
 from reconciler.telemetry import Event, emit
 
 _BATCH: Final = 1000
@@ -63,9 +62,11 @@ class Materialise:
 
         Raises NotLeaderError.
         """
-        stepped = self._watch.look(lambda: self._database.read(lambda tx: tx.now_us()))
+        outlook, stepped = self._look()
         if self._watch.is_held:
             return _LONGEST_SECONDS
+        if not outlook.is_due(self._bounds.look_ahead_us) and not stepped:
+            return outlook.pause_seconds(self._bounds.look_ahead_us)
         bounds = replace(self._bounds, stepped=stepped) if stepped else self._bounds
         more = self._promote(term)
         made, due, skipped = 0, 0, Counter[str]()
@@ -82,7 +83,18 @@ class Materialise:
             self._database.hint()
         if made or skipped:
             emit(SlotsSettled(made, dict(skipped)))
-        return _SHORTEST_SECONDS if more else self._idle_for()
+        return _SHORTEST_SECONDS if more else self._look()[0].pause_seconds(self._bounds.look_ahead_us)
+
+    def _look(self) -> tuple[Outlook, tuple[int, int] | None]:
+        """Read the clock and what comes next, and whether the clock just jumped."""
+        seen: list[Outlook] = []
+
+        def read() -> int:
+            seen.append(self._database.read(slots.outlook))
+            return seen[-1].now_us
+
+        stepped = self._watch.look(read)
+        return seen[-1], stepped
 
     def _tell(self, broken: Mapping[int, str]) -> None:
         for trigger_id, error in broken.items():
@@ -96,9 +108,3 @@ class Materialise:
             self._database.hint()
             emit(RunsAwoken(awoken.due, awoken.retried))
         return awoken.due + awoken.retried == _BATCH
-
-    def _idle_for(self) -> float:
-        next_us, now_us = self._database.read(lambda tx: (runs.next_due_us(tx), tx.now_us()))
-        if next_us is None:
-            return _LONGEST_SECONDS
-        return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, (next_us - now_us) / SECOND_US))

@@ -14,6 +14,8 @@ from reconciler.telemetry import Event, emit
 
 _BATCH: Final = 500
 _EVERY_SECONDS: Final = 0.5
+_FULL_TURN: Final = 4
+"""Each so many looks there is a whole turn, whatever is seen: runs that were claimed while a cap began are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,13 @@ class Reap:
     def __init__(self, database: Database) -> None:
         """Keep the store."""
         self._database = database
+        self._looks = -1
 
     def step(self, term: Term) -> float:
         """Bury expired sessions and take their runs back; give the seconds until the next turn."""
+        self._looks += 1
+        if self._looks % _FULL_TURN and not self._database.read(runs.is_anything_lost):
+            return _EVERY_SECONDS
         for name in self._database.tx(lambda tx: nodes.bury_expired(tx, term, limit=_BATCH)):
             emit(NodeBuried(name))
         while expired := self._database.tx(lambda tx: runs.expire(tx, term, limit=_BATCH)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from reconciler.model.lease import Term
 from reconciler.store import catchup
@@ -10,7 +11,7 @@ from reconciler.store.database import Database
 from reconciler.store.slots import Bounds
 from reconciler.telemetry import Event, emit
 
-_EVERY_SECONDS = 0.5
+_EVERY_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from reconciler.store.passes import PassState
 from reconciler.telemetry import Event, emit
 
 _POLL_SECONDS: Final = 0.25
+_ASK_SECONDS: Final = 0.5
 _IN_SYNC: Final = frozenset({PassState.APPLIED, PassState.UNCHANGED})
 
 
@@ -82,7 +83,7 @@ class Reconciler:
         )
         self._settling = Settling(source.path, clock=clock, limits=source.limits)
         self._hinted = threading.Event()
-        self._scan_at = 0.0
+        self._scan_at = self._ask_at = 0.0
         self._done: tuple[int, Fingerprint] | None = None
         """Term and fingerprint of the last pass; what differs from it is applied."""
         self._in_sync = False
@@ -101,7 +102,7 @@ class Reconciler:
         term = self._term()
         if self._is_held():
             return _POLL_SECONDS
-        asked = self._database.read(lambda tx: passes.requested(tx, self._source.name))
+        asked = self._asked()
         if asked is None and not self._is_due(term):
             return _POLL_SECONDS
         found = self._settling.look()
@@ -124,6 +125,14 @@ class Reconciler:
         emit(SourceRead(self._source.name, self._in_sync))
         self._scan_at = self._clock.elapsed() + self._rescan_seconds
         return _POLL_SECONDS
+
+    def _asked(self) -> passes.Pass | None:
+        """Give the pass that somebody asked for; while there is none, the store is not asked at every turn."""
+        if self._clock.elapsed() < self._ask_at:
+            return None
+        asked = self._database.read(lambda tx: passes.requested(tx, self._source.name))
+        self._ask_at = 0.0 if asked is not None else self._clock.elapsed() + _ASK_SECONDS
+        return asked
 
     def _is_due(self, term: Term) -> bool:
         """Look at the files when a hint came, when it is time, and under every new term."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +124,27 @@ def find_version(tx: Tx, definition_id: int, generation: int) -> Job | None:
         return load_version(tx, definition_id, generation)
     except (NotFoundError, KeyError, TypeError, ValueError):
         return None
+
+
+def find_versions(tx: Tx, keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], Job]:
+    """Load many versions, by definition and generation; those that are missing or malformed are left out (X2)."""
+    given = tx.rows("given", {"definition_id": int, "generation": int}, sorted(keys))
+    query = select(definition_versions).join(
+        given,
+        (given.c.definition_id == definition_versions.c.definition_id)
+        & (given.c.generation == definition_versions.c.generation),
+    )
+    found: dict[tuple[int, int], Job] = {}
+    for row in tx.execute(query):
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            found[row.definition_id, row.generation] = job_from(json.loads(row.document))
+    return found
+
+
+def trigger_names(tx: Tx, trigger_ids: Collection[int]) -> dict[int, str]:
+    """Give the names of many triggers, by id."""
+    query = select(triggers.c.id, triggers.c.name).where(tx.among(triggers.c.id, trigger_ids))
+    return {row.id: row.name for row in tx.execute(query)}
 
 
 def trigger_name(tx: Tx, trigger_id: int) -> str | None:

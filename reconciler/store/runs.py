@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, bindparam, func, insert, literal, or_, select, true, update
+from sqlalchemy import BigInteger, Select, bindparam, func, insert, literal, or_, select, true, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from reconciler.errors import KeyTakenError, NotFoundError, RefusedError
@@ -23,7 +23,7 @@ from reconciler.store.nodes import EndedBy
 from reconciler.store.order import aging_of, order_key
 from reconciler.store.tables import definitions, nodes, run_bodies, run_history, runs
 
-_SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
+SLEEPING: Final = (RunState.SCHEDULED, RunState.RETRYING)
 _LOST: Final[Mapping[EndedBy | None, str]] = {
     EndedBy.LEASE: "the node's lease ran out",
     EndedBy.GUARD: "its worker was gone; the guard ended the job",
@@ -125,23 +125,16 @@ def promote(tx: Tx, term: Term, *, limit: int) -> Awoken:
     return Awoken(len(attempts) - retried, retried)
 
 
-def next_due_us(tx: Tx) -> int | None:
-    """Give the instant of the earliest waiting run, so that the leader knows how long it may sleep."""
-    earliest = select(runs.c.due_us).where(in_states(runs.c.state, _SLEEPING)).order_by(runs.c.due_us, runs.c.id)
-    found = tx.execute(earliest.limit(1)).scalar_one_or_none()
-    return None if found is None else int(found)
+def is_anything_lost(tx: Tx) -> bool:
+    """Whether a session is over, a run is held by one that is, or a run has expired: one look, before any work."""
+    return bool(tx.run(_anything_lost).scalar_one())
 
 
 def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
     """Take runs from sessions that are dead or missing; the fence stays, and the next claim raises it (I1, R3)."""
     guard(tx, term)
-    orphaned = (
-        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation, nodes.c.ended_by)
-        .outerjoin(nodes, nodes.c.id == runs.c.node_id)
-        .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
-        .order_by(runs.c.node_id, runs.c.id)  # by id alone PostgreSQL walks over the whole table to find a few
-        .limit(limit)
-    )
+    # By id alone PostgreSQL walks over the whole table to find a few.
+    orphaned = _orphaned().order_by(runs.c.node_id, runs.c.id).limit(limit)
     lost = tx.execute(tx.for_change(orphaned, of=runs)).all()
     record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST[row.ended_by]) for row in lost])
     parked = {row.id: _LOST[row.ended_by] for row in lost if _after_lost_lease(tx, row) in TERMINAL}
@@ -232,13 +225,30 @@ def _keep_body(tx: Tx, run_id: int, parameters: Mapping[str, Json] | None, key: 
 def _promotion(tx: Tx) -> ReturningUpdate[Any]:
     due = tx.for_change(
         select(runs.c.id)
-        .where(in_states(runs.c.state, _SLEEPING), runs.c.due_us <= tx.now)
+        .where(in_states(runs.c.state, SLEEPING), runs.c.due_us <= tx.now)
         .order_by(runs.c.due_us, runs.c.id)
         .limit(bindparam("most", type_=BigInteger()))
     ).cte("due")
     return (
         update(runs)
-        .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, _SLEEPING))
+        .where(runs.c.id.in_(select(due.c.id)), in_states(runs.c.state, SLEEPING))
         .values(state=RunState.PENDING)
         .returning(runs.c.attempt)
+    )
+
+
+def _anything_lost(tx: Tx) -> Select[Any]:
+    over = select(nodes.c.id).where(nodes.c.state != "Dead", nodes.c.lease_until_us <= tx.lease_now)
+    late = select(runs.c.id).where(
+        runs.c.expires_us.is_not(None), in_states(runs.c.state, WAITING), runs.c.expires_us <= tx.now
+    )
+    return select(or_(over.exists(), _orphaned().exists(), late.exists()))
+
+
+def _orphaned() -> Select[Any]:
+    """Find runs that are held by a session that is dead or missing."""
+    return (
+        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation, nodes.c.ended_by)
+        .outerjoin(nodes, nodes.c.id == runs.c.node_id)
+        .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
     )

@@ -6,6 +6,7 @@ Laws: exactly one run or ledger row per (trigger, slot) (S1); rows and the trigg
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +22,21 @@ from reconciler.schedule import misfire as misfires
 from reconciler.schedule.misfire import Now
 from reconciler.schedule.timeline import Planned, Timeline
 from reconciler.store import pauses, timelines
-from reconciler.store.database import Tx
+from reconciler.store.database import Tx, in_states
 from reconciler.store.leader import guard
 from reconciler.store.ledger import Kept, make_runs, record_skips
 from reconciler.store.order import aging_of
 from reconciler.store.pauses import Pause
+from reconciler.store.runs import SLEEPING
 from reconciler.store.tables import definitions
+from reconciler.store.tables import runs as live
 from reconciler.store.trigger_tables import triggers
 
 SLOTS_PER_TRIGGER: Final = 500
 """How many slots of one trigger a transaction settles at most; the rest follows in the next one."""
 _TRIGGERS_AT_ONCE: Final = 1000
+_SHORTEST_SECONDS: Final = 0.005
+_LONGEST_SECONDS: Final = 1.0
 _LOOKS_AT: Final = 10_000
 """How far a step looks for newer missed slots, before it takes those that it has for the newest."""
 
@@ -75,6 +80,32 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """The store's clock, the next slot of all triggers, and the instant at which the next waiting run is due."""
+
+    now_us: int
+    next_fire_us: int | None
+    next_due_us: int | None
+
+    def is_due(self, look_ahead_us: int) -> bool:
+        """Whether there is something to do now."""
+        return any(each <= self.now_us for each in self._instants(look_ahead_us))
+
+    def pause_seconds(self, look_ahead_us: int) -> float:
+        """Give how long nothing has to be done, within bounds.
+
+        A slot that is due still, just after everything was settled, is one that people hold back, or of a trigger that
+        is broken: it is looked at again after the longest pause.
+        """
+        ahead = [each - self.now_us for each in self._instants(look_ahead_us) if each > self.now_us]
+        return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, min(ahead, default=math.inf) / SECOND_US))
+
+    def _instants(self, look_ahead_us: int) -> list[int]:
+        fire = [] if self.next_fire_us is None else [self.next_fire_us - look_ahead_us]
+        return fire if self.next_due_us is None else [*fire, self.next_due_us]
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
     """What becomes of one trigger: its slots, and where its cursor and next fire go."""
 
@@ -115,11 +146,20 @@ def settle(
     return Settled(len(made), sum(due_us <= now_us for due_us in made), skipped, more, broken)
 
 
-def next_fire_us(tx: Tx) -> int | None:
-    """Give the earliest next fire of all triggers, so that the leader knows how long it may sleep."""
-    earliest = select(triggers.c.next_fire_us).where(triggers.c.next_fire_us.is_not(None))
-    found = tx.execute(earliest.order_by(triggers.c.next_fire_us).limit(1)).scalar_one_or_none()
-    return None if found is None else int(found)
+def outlook(tx: Tx) -> Outlook:
+    """Tell what comes next, in one statement and two looks into an index."""
+    row = tx.run(_outlook).one()
+    return Outlook(row.now_us, row.next_fire_us, row.next_due_us)
+
+
+def _outlook(tx: Tx) -> Select[Any]:
+    fire = select(triggers.c.next_fire_us).where(triggers.c.next_fire_us.is_not(None))
+    due = select(live.c.due_us).where(in_states(live.c.state, SLEEPING))
+    return select(
+        tx.now.label("now_us"),
+        fire.order_by(triggers.c.next_fire_us).limit(1).scalar_subquery().label("next_fire_us"),
+        due.order_by(live.c.due_us, live.c.id).limit(1).scalar_subquery().label("next_due_us"),
+    )
 
 
 def with_job(*which: ColumnElement[bool]) -> Select[Any]:

@@ -326,6 +326,7 @@ class Worker:
         """Hand what was claimed to the guard. A store that fails meanwhile is asked again, a bit later."""
         waiting = [held for held in self._held if not held.is_started]
         if waiting and not self._membership.is_ending and self._starting.is_due(self._clock.elapsed()):
+            self._starter.prefetch(waiting)
             for held in waiting:
                 self._start(held)
 

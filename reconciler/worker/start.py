@@ -37,6 +37,10 @@ class Starter:
         self._versions = Versions(database)
         self._programs = options.programs()
 
+    def prefetch(self, waiting: Sequence[Held]) -> None:
+        """Load what runs are to do, for all of them at once. Raises StoreUnavailableError."""
+        self._versions.prefetch([each.claim for each in waiting])
+
     def start(self, held: Held) -> Started | Outcome:
         """Begin a run. Raises StoreUnavailableError: then it has not begun, and may be begun later."""
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, TypeVar
 
 from reconciler.model.definition import Job, Trigger
@@ -14,7 +14,7 @@ from reconciler.store.database import Database
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_MOST_KEPT: Final = 1000
+_MOST_KEPT: Final = 4000
 
 
 class Versions:
@@ -34,6 +34,20 @@ class Versions:
             name = _kept(self._triggers, trigger_id, lambda: self._load_trigger_name(trigger_id))
         return job, next((trigger for trigger in job.triggers if trigger.name == name), None)
 
+    def prefetch(self, claims: Sequence[Claim]) -> None:
+        """Load what these claims need and is not known yet, all of it at once; what is missing is told by `of`."""
+        jobs = {(each.definition_id, each.generation) for each in claims} - self._jobs.keys()
+        triggers = {each.trigger_id for each in claims if each.trigger_id is not None} - self._triggers.keys()
+        if len(jobs) + len(triggers) <= 1:
+            return
+        versions, names = self._database.read(
+            lambda tx: (definitions.find_versions(tx, jobs), definitions.trigger_names(tx, triggers))
+        )
+        for key, job in versions.items():
+            _keep(self._jobs, key, job)
+        for trigger_id, name in names.items():
+            _keep(self._triggers, trigger_id, name)
+
     def _load(self, definition_id: int, generation: int) -> Job:
         return self._database.read(lambda tx: definitions.load_version(tx, definition_id, generation))
 
@@ -43,8 +57,12 @@ class Versions:
 
 def _kept(cache: OrderedDict[K, V], key: K, load: Callable[[], V]) -> V:
     if key not in cache:
-        cache[key] = load()
-        if len(cache) > _MOST_KEPT:
-            cache.popitem(last=False)
+        _keep(cache, key, load())
     cache.move_to_end(key)
     return cache[key]
+
+
+def _keep(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    cache[key] = value
+    if len(cache) > _MOST_KEPT:
+        cache.popitem(last=False)

@@ -2,8 +2,13 @@
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.event import listen, remove
 
 from reconciler.engine.clockwatch import ClockWatch
 from reconciler.engine.leader import Candidate, TermBegun, TermEnded, TermResigned
@@ -23,6 +28,20 @@ from tests.store.cast import Store, job
 
 TIMINGS = Timings()
 BOUNDS = Bounds.of(TIMINGS, DEFAULT_MISFIRE)
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """The queries and changes that are sent to any store meanwhile."""
+    asked: list[str] = []
+
+    def note(*told: Any) -> None:
+        if told[2].split(None, 1)[0].upper() in {"SELECT", "UPDATE", "INSERT", "DELETE", "WITH"}:
+            asked.append(told[2])
+
+    listen(Engine, "before_cursor_execute", note)
+    yield asked
+    remove(Engine, "before_cursor_execute", note)
 
 
 @pytest.fixture
@@ -147,6 +166,9 @@ def test_one_bad_duty_does_not_stop_the_others(free: Store, events: list[Event])
 def test_a_duty_that_finds_another_term_makes_the_leader_stand_down(free: Store) -> None:
     lead = candidate(free, "a")
     lead.step()
+    free.term = lead.term()
+    free.apply(job("pulse", every="1s"))
+    free.clock.turn(1)
     duty = Duty("materialise", Materialise(free.database, BOUNDS, watch=ClockWatch(free.clock)).step)
     duties = Duties(lead, [duty], clock=free.clock, exclusive=threading.Lock())
     free.database.tx(lambda tx: leader.release(tx, lead.term()))
@@ -232,3 +254,42 @@ def test_each_term_sets_its_own_cap_over_all_queues(free: Store) -> None:
     assert (capped, cap()) == (3, None)
     with pytest.raises(NotLeaderError):
         set_cap(Term(2, "a"), 3)
+
+
+def test_a_duty_with_nothing_to_do_asks_the_store_once(store: Store) -> None:
+    """Very many triggers that are far off cost one look each second."""
+    store.apply(job("far", triggers=[{"cron": "0 0 29 2 *"}]))
+    duty = Materialise(store.database, BOUNDS, watch=ClockWatch(store.clock))
+    duty.step(store.term)
+
+    with statements() as asked:
+        pauses = [duty.step(store.term) for _ in range(3)]
+
+    assert pauses == [1.0, 1.0, 1.0]
+    assert len(asked) == 3
+
+
+def test_a_slot_that_people_hold_back_or_that_is_broken_does_not_keep_the_leader_busy(store: Store) -> None:
+    store.apply(job("paused", every="10s"), job("broken", every="10s"))
+    store.pause("paused")
+    with store.database.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE triggers SET timing = '{}' WHERE id = 2")
+    duty = Materialise(store.database, BOUNDS, watch=ClockWatch(store.clock))
+    store.clock.turn(8)
+
+    assert duty.step(store.term) == 1.0
+
+
+def test_a_reaper_that_sees_nothing_asks_once_and_still_takes_a_whole_turn_now_and_then(store: Store) -> None:
+    store.apply(job("report"))
+    duty = Reap(store.database)
+    duty.step(store.term)
+
+    with statements() as idle:
+        for _ in range(3):
+            duty.step(store.term)
+    with statements() as whole:
+        duty.step(store.term)
+
+    assert len(idle) == 3
+    assert len(whole) > 3

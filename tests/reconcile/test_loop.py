@@ -136,7 +136,7 @@ def test_a_held_deletion_goes_on_after_its_approval(committer: Committer, loop: 
     held = committer.store.database.read(lambda tx: passes.listed(tx, limit=1))[0]
     committer.approve(held.deletion_digest or "")
     committer.store.database.tx(lambda tx: passes.request(tx, "default", requested_by="os:operator"))
-    turn(committer, loop, 1)
+    turn(committer, loop, 2)
 
     assert passes_made(committer) == [PassState.APPLIED, PassState.REFUSED, PassState.APPLIED]
     assert committer.live() == {}

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, event, insert, text
 
 from reconciler.clock import SECOND_US
 from reconciler.model.run import AttemptOutcome, Outcome, RunState
-from reconciler.store import claims, places, queries, runs, slots
+from reconciler.store import claims, places, queries, slots
 from reconciler.store.queue_tables import places as places_table
 from reconciler.store.tables import runs as runs_table
 from reconciler.store.trigger_tables import triggers as triggers_table
@@ -68,10 +68,11 @@ STEPS: Final[dict[str, tuple[Step, str]]] = {
     "claim of one queue": (lambda store: store.claim(store.node("picky"), 10, queues=["default"]), "ix_runs_ready"),
     "finish": (_finish_ten, "pk_runs"),
     "promote": (lambda store: store.promote(), "ix_runs_sleeping"),
-    "next due": (lambda store: store.database.read(runs.next_due_us), "ix_runs_sleeping"),
+    "outlook on runs": (lambda store: store.database.read(slots.outlook), "ix_runs_sleeping"),
+    "outlook on triggers": (lambda store: store.database.read(slots.outlook), "ix_triggers_next_fire_us"),
+    "expired runs": (lambda store: store.expire(), "ix_runs_expires_us"),
     "reap": (lambda store: store.reap(), "ix_runs_held"),
     "due triggers": (lambda store: store.settle(), "ix_triggers_next_fire_us"),
-    "next fire": (lambda store: store.database.read(slots.next_fire_us), "ix_triggers_next_fire_us"),
     "cancels": (_ask_for_cancels, "ix_runs_held"),
 }
 """What leaders and workers do all day, and the index that finds its rows."""

@@ -346,5 +346,5 @@ def test_a_job_that_fires_for_the_last_time_has_no_next_fire(store: Store) -> No
     store.clock.turn(10)
     store.settle()
 
-    assert store.database.read(slots.next_fire_us) is None
+    assert store.database.read(slots.outlook).next_fire_us is None
     assert seconds(store.runs()) == [10]
