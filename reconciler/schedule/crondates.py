@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final, Protocol
+from typing import Final
 
 LAST_YEAR: Final = 9998
 """Nothing fires after this year: the calendar of the standard library ends with 9999."""
@@ -22,20 +22,13 @@ _FEBRUARY: Final = 2
 _NEVER_ASKED: Final = (0, -1)
 
 
-class PlacedDay(Protocol):
-    """A day that is named by its place in the month, such as the last Friday."""
-
-    def mask(self, length: int, first_weekday: int) -> int:
-        """Give its bit in a month of `length` days that begins on `first_weekday`; 0 where the month has none."""
-
-
 @dataclass(frozen=True, slots=True)
 class FromLast:
     """`L`, or `L-3`: the third day before the last."""
 
     back: int
 
-    def mask(self, length: int, first_weekday: int) -> int:  # noqa: ARG002 - part of the protocol
+    def mask(self, length: int, first_weekday: int) -> int:  # noqa: ARG002 - as all of them
         return 1 << length - self.back if self.back < length else 0
 
 
@@ -78,6 +71,10 @@ class LastWeekday:
 
     def mask(self, length: int, first_weekday: int) -> int:
         return 1 << length - (first_weekday + length - 1 - self.weekday) % 7
+
+
+PlacedDay = FromLast | NearestWorkday | NthWeekday | LastWeekday
+"""A day that is named by its place in the month: as a mask, none where a month has no such day."""
 
 
 @dataclass(frozen=True, slots=True)
