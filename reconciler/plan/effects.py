@@ -14,6 +14,8 @@ from typing import Final
 from reconciler.clock import from_us, iso
 from reconciler.model.definition import DEFAULT_TIME_ZONE, AtTiming, CronTiming, EveryTiming, Job, Json, Trigger
 from reconciler.model.trigger import frame_from
+from reconciler.schedule.cron import parse
+from reconciler.schedule.cronwords import words
 from reconciler.schedule.timeline import Timeline, timeline
 from reconciler.schedule.zones import load_zone
 
@@ -38,7 +40,7 @@ def trigger_lines(job: Job, before: Job | None, now_us: int) -> Iterator[str]:
     known = {trigger.name: trigger for trigger in (before.triggers if before else ())}
     for trigger in _changed(job, before):
         held = "; suspended: it does not fire" if trigger.suspend and not suspended else suspended
-        yield f"      trigger {trigger.name}: {_timing_words(trigger)}; {_next_words(job, trigger, now_us)}{held}"
+        yield f"      trigger {trigger.name}: {_timing_words(job, trigger)}; {_next_words(job, trigger, now_us)}{held}"
         if before is not None and trigger.name in known:
             yield f"        before: {_next_words(before, known[trigger.name], now_us)}"
     kept = {trigger.name for trigger in job.triggers}
@@ -133,10 +135,11 @@ def _changed(job: Job, before: Job | None) -> list[Trigger]:
     ]
 
 
-def _timing_words(trigger: Trigger) -> str:
+def _timing_words(job: Job, trigger: Trigger) -> str:
     match trigger.timing:
-        case CronTiming(expression=expression, time_zone=time_zone):
-            return f'cron "{expression}" in {time_zone}'
+        case CronTiming(expression=expression, time_zone=time_zone, day_rule=day_rule):
+            told = words(parse(expression, day_rule=day_rule, seed=job.name))
+            return f'cron "{expression}" in {time_zone} ({told[0].lower()}{told[1:]})'
         case EveryTiming(_, anchor):
             since = f"from {anchor}" if anchor else "from its activation"
             return f"every {trigger.timing_document['every']} {since}"

@@ -97,7 +97,7 @@ def parse(expression: str, *, day_rule: DayRule = DayRule.OR, seed: str = "") ->
 
 def expanded(expression: str) -> str:
     """Give the fields that a macro stands for; any other text as it is."""
-    return MACROS.get(expression.strip(" \t").lower(), expression)
+    return MACROS.get(expression.strip(" \t").lower(), expression) if "@" in expression else expression
 
 
 @lru_cache(maxsize=8192)
@@ -109,15 +109,16 @@ def _parse(expression: str, day_rule: DayRule, seed: str) -> Cron:
         raise error.moved_by(_place(expression, error.field)[0]) from None
     starred = texts[3].startswith(_STARS) or texts[5].startswith(_STARS)
     dates = _dates(day, month.mask, weekday, starred or day_rule is DayRule.AND)
-    if dates.needs_both and not dates.ever_come():
-        raise _never_fires(expression, dates, texts)
+    if dates is None:
+        raise _never_fires(expression, Dates(day, month.mask, _EVERY_WEEKDAY, needs_both=True), texts)
     return Cron(expression, second.mask, _times(minute.mask, hour.mask), dates, texts[2].startswith("*"))
 
 
 @lru_cache(maxsize=8192)
-def _dates(days: Values, months: int, weekdays: Values, needs_both: bool) -> Dates:  # noqa: FBT001 - a key
-    """Share the dates of equal fields, and with them what each month came out as."""
-    return Dates(days, months, weekdays, needs_both)
+def _dates(days: Values, months: int, weekdays: Values, needs_both: bool) -> Dates | None:  # noqa: FBT001 - a key
+    """Share the dates of equal fields, and with them what each month came out as; None if no date ever comes."""
+    dates = Dates(days, months, weekdays, needs_both)
+    return dates if dates.ever_come() else None
 
 
 @lru_cache(maxsize=8192)
@@ -132,7 +133,7 @@ def _texts(expression: str) -> list[str]:
         what = f"the expression has {len(expression)} characters, more than {_MAX_LENGTH}"
         raise CronError("cron.fields", what, "Use ranges and steps instead of long lists")
     texts = _WORD.findall(expanded(expression))
-    if texts and texts[0].upper().startswith(_ZONE_PREFIXES):
+    if texts and "=" in texts[0] and texts[0].upper().startswith(_ZONE_PREFIXES):
         what = f'"{texts[0]}" does not belong into the expression'
         mend = f"Write timeZone: {texts[0].partition('=')[2] or 'UTC'} beside cron"
         raise CronError("cron.fields", what, mend, offset=expression.index(texts[0]), length=len(texts[0]))
@@ -168,12 +169,12 @@ def _no_macro(expression: str, texts: list[str]) -> CronError:
     return CronError("cron.fields", what, mend, offset=expression.index(first), length=len(first))
 
 
-def _never_fires(expression: str, dates: Dates, texts: list[str]) -> CronError:
+def _never_fires(expression: str, on_any_weekday: Dates, texts: list[str]) -> CronError:
     """Say which dates do not exist: days that no such month has, or days that never fall on such a weekday."""
     day, month, weekday = texts[3:]
     last = WEEKDAY
     what = f'no day "{day}" in a month of "{month}" is ever a "{weekday}"'
-    if not Dates(dates.days, dates.months, _EVERY_WEEKDAY, needs_both=True).ever_come():
+    if not on_any_weekday.ever_come():
         last = MONTH
         what = f'no month of "{month}" has a day "{day}"'
     start, end = _place(expression, DAY.name)[0], _place(expression, last.name)[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 LAST_YEAR: Final = 9998
 """Nothing fires after this year: the calendar of the standard library ends with 9999."""
@@ -77,8 +77,7 @@ PlacedDay = FromLast | NearestWorkday | NthWeekday | LastWeekday
 """A day that is named by its place in the month: as a mask, none where a month has no such day."""
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(NamedTuple):
     """What one field names: bit n of the mask for value n, and days that depend on the month."""
 
     mask: int

@@ -128,10 +128,14 @@ def offset_at(zone: ZoneInfo, instant_us: int) -> int:
 
 def segment_at(zone: ZoneInfo, instant_us: int) -> Segment:
     """Give the segment that holds an instant."""
-    segment = _LATEST.get(zone)
-    if segment is None or not segment.start_us <= instant_us < segment.end_us:
-        segments = _segments(zone, instant_us // _CHUNK_US)
-        segment = _LATEST[zone] = next(each for each in segments if instant_us < each.end_us)
+    latest = _LATEST.get(zone)
+    if latest is not None and latest.start_us <= instant_us < latest.end_us:
+        return latest
+    segment, *later = _segments(zone, instant_us // _CHUNK_US)
+    for each in later:
+        if segment.end_us <= instant_us:
+            segment = each
+    _LATEST[zone] = segment
     return segment
 
 

@@ -8,6 +8,7 @@ from reconciler.plan.guard import Held
 from reconciler.plan.render import About, as_json, as_text, exit_code
 from tests.plan.cast import NOW_US, declared, planned, stored, tree
 
+NIGHT = "2026-01-01T02:00:00Z"
 MORNING = "2026-01-01T06:30:00Z (2026-01-01T07:30:00+01:00 Europe/Berlin)"
 ABOUT = About("default", "jobs.d", "store", "sqlite:///store.db", NOW_US, "reconciler reconcile jobs.d")
 
@@ -48,13 +49,13 @@ def test_a_plan_says_what_why_and_how_to_apply_exactly_it() -> None:
         "      spec.priority: (none) -> 9  (line 12)",
         "      spec.suspend: (none) -> true",
         '      spec.triggers[0].cron: "0 1 * * *" -> "0 2 * * *"  (line 15)',
-        '      trigger default: cron "0 2 * * *" in UTC; next 2026-01-01T02:00:00Z; suspended: nothing fires',
+        f'      trigger default: cron "0 2 * * *" in UTC (at 02:00); next {NIGHT}; suspended: nothing fires',
         "        before: next 2026-01-01T01:00:00Z",
         "      fire times until 2026-01-15T00:00:00Z: 14 lost (first 2026-01-01T01:00:00Z)",
         "- delete     gone     was jobs.d/gone.yaml:2",
         "= unchanged  moved    jobs.d/elsewhere.yaml:1  moved from jobs.d/x.yaml:1",
         "+ create     new      jobs.d/new.yaml:4",
-        f'      trigger weekdays: cron "30 7 * * 1-5" in Europe/Berlin; next {MORNING}',
+        f'      trigger weekdays: cron "30 7 * * 1-5" in Europe/Berlin (at 07:30, on Monday to Friday); next {MORNING}',
         "      trigger pulse: every 15m from its activation; next 2026-01-01T00:15:00Z",
         "      fire times until 2026-01-15T00:00:00Z: 1,354 gained (first 2026-01-01T00:15:00Z)",
         *(f"= unchanged  other-{number}  jobs.d/x.yaml:1" for number in range(5)),
