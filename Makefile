@@ -57,7 +57,7 @@ UV_LOCK = $(BIN)/uv --quiet pip compile pyproject.toml --universal --python-vers
 
 lock:  ## write requirements/*.txt anew from pyproject.toml (UPGRADE=--upgrade takes newer releases)
 	@test -x $(BIN)/uv || $(MAKE) install
-	$(UV_LOCK) $(UPGRADE) --extra postgres -o requirements/run.txt
+	$(UV_LOCK) $(UPGRADE) --extra postgres --extra holidays -o requirements/run.txt
 	$(UV_LOCK) $(UPGRADE) --extra dev -o requirements/dev.txt
 
 build: install  ## the wheel, in dist/

@@ -1,4 +1,4 @@
-"""The kinds of definition: a job does work; queues and defaults say something about many jobs at once."""
+"""The kinds of definition: a job does work; queues, calendars and defaults say something about many jobs at once."""
 
 from __future__ import annotations
 
@@ -43,13 +43,31 @@ class Defaults:
     digest: str
 
 
-Declared = Job | Queue | Defaults
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Times at which work may not run, or only may run. The events of iCalendar files stand in its document."""
+
+    kind: ClassVar[str] = "Calendar"
+    name: str
+    document: Mapping[str, Json]
+    digest: str
+
+    @property
+    def spec(self) -> Mapping[str, Json]:
+        """Its mode, zone and windows."""
+        spec: Mapping[str, Json] = self.document["spec"]
+        return spec
+
+
+Declared = Job | Queue | Defaults | Calendar
 
 
 def declared_from(document: Mapping[str, Json], *, time_zone: str = DEFAULT_TIME_ZONE) -> Declared:
-    """Build what a validated document declares, by its kind; `time_zone` is that of triggers which name none."""
+    """Build what a validated document declares, by its kind; `time_zone` is that of what names none."""
     if document["kind"] == Job.kind:
         return job_from(document, time_zone=time_zone)
+    if document["kind"] == Calendar.kind:
+        return _calendar_from(document, time_zone)
     return _BUILDERS[document["kind"]](document)
 
 
@@ -81,8 +99,16 @@ def _defaults_from(document: Mapping[str, Json]) -> Defaults:
     return Defaults(document["metadata"]["name"], document, digest_of(document))
 
 
+def _calendar_from(declared: Mapping[str, Json], time_zone: str) -> Calendar:
+    """Build a calendar; as in jobs, a zone of the settings is written into the document, not into the digest."""
+    document = declared
+    if time_zone != DEFAULT_TIME_ZONE:
+        document = {**declared, "spec": {"timeZone": time_zone, **declared["spec"]}}
+    return Calendar(declared["metadata"]["name"], document, digest_of(declared))
+
+
 _BUILDERS: Final[Mapping[str, Callable[[Mapping[str, Json]], Declared]]] = {
     Queue.kind: _queue_from,
     Defaults.kind: _defaults_from,
 }
-KINDS: Final = (Job.kind, *_BUILDERS)
+KINDS: Final = (Job.kind, *_BUILDERS, Calendar.kind)

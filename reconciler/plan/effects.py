@@ -7,20 +7,30 @@ are not compared, and that is said.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from reconciler.clock import from_us, iso
 from reconciler.model.definition import DEFAULT_TIME_ZONE, AtTiming, CronTiming, EveryTiming, Job, Json, Trigger
+from reconciler.model.policy import CalendarAction
 from reconciler.model.trigger import frame_from
+from reconciler.plan.closures import Calendars
 from reconciler.schedule.cron import parse
 from reconciler.schedule.cronwords import words
-from reconciler.schedule.timeline import Timeline, timeline
+from reconciler.schedule.timeline import Planned, Timeline, timeline
 from reconciler.schedule.zones import load_zone
 
 _MOST: Final = 100_000
 _SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A job on one side of a comparison, None where there is none, and the calendars of that side."""
+
+    job: Job | None
+    calendars: Calendars = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,46 +40,48 @@ class Fires:
     gained: Sequence[int]
     lost: Sequence[int]
     kept: int
-    uncounted: Sequence[str]
-    """Triggers that are left out: they count from an activation that is not known, or fire too often to list."""
+    uncounted: Mapping[str, str]
+    """Triggers that cannot be compared, and why."""
 
 
-def trigger_lines(job: Job, before: Job | None, now_us: int) -> Iterator[str]:
+def trigger_lines(after: Side, before: Side, now_us: int) -> Iterator[str]:
     """Say when each new or changed trigger fires next, and did before, and which triggers are gone."""
-    suspended = "; suspended: nothing fires" if job.suspend else ""
-    known = {trigger.name: trigger for trigger in (before.triggers if before else ())}
-    for trigger in _changed(job, before):
+    known = _by_name(before)
+    suspended = "; suspended: nothing fires" if after.job and after.job.suspend else ""
+    for job, trigger in _changed(after, before):
         held = "; suspended: it does not fire" if trigger.suspend and not suspended else suspended
-        yield f"      trigger {trigger.name}: {_timing_words(job, trigger)}; {_next_words(job, trigger, now_us)}{held}"
-        if before is not None and trigger.name in known:
+        minded = _calendar_words(trigger)
+        yield (
+            f"      trigger {trigger.name}: {_timing_words(job, trigger)}{minded}; "
+            f"{_next_words(after, trigger, now_us)}{held}"
+        )
+        if trigger.name in known:
             yield f"        before: {_next_words(before, known[trigger.name], now_us)}"
-    kept = {trigger.name for trigger in job.triggers}
-    for name in known:
-        if name not in kept:
-            yield f"      trigger {name}: taken out"
+    for name in sorted(known.keys() - _by_name(after).keys()):
+        yield f"      trigger {name}: taken out"
 
 
-def trigger_facts(job: Job, before: Job | None, now_us: int) -> list[Json]:
+def trigger_facts(after: Side, before: Side, now_us: int) -> list[Json]:
     """Give the same as plain values."""
-    known = {trigger.name: trigger for trigger in (before.triggers if before else ())}
+    known = _by_name(before)
     return [
         {
             "name": trigger.name,
             **trigger.timing_document,
-            "nextFireTime": _next_fact(job, trigger, now_us),
+            "nextFireTime": _next_fact(after, trigger, now_us),
             "nextFireTimeBefore": _next_fact(before, known.get(trigger.name), now_us),
         }
-        for trigger in _changed(job, before)
+        for _, trigger in _changed(after, before)
     ]
 
 
-def fires(after: Job | None, before: Job | None, now_us: int, horizon_us: int) -> Fires:
-    """Compare the fire times of a job before and after; None where there is no job."""
-    uncounted: set[str] = set()
+def fires(after: Side, before: Side, now_us: int, horizon_us: int) -> Fires:
+    """Compare the fire times of a job before and after."""
+    uncounted: dict[str, str] = {}
     came = _within(before, now_us, horizon_us, other=after, uncounted=uncounted)
     comes = _within(after, now_us, horizon_us, other=before, uncounted=uncounted)
     return Fires(
-        sorted((comes - came).elements()), sorted((came - comes).elements()), (came & comes).total(), sorted(uncounted)
+        sorted((comes - came).elements()), sorted((came - comes).elements()), (came & comes).total(), uncounted
     )
 
 
@@ -83,8 +95,8 @@ def fires_lines(found: Fires, until_us: int) -> Iterator[str]:
     if parts:
         kept = f", {found.kept:,} stay" if found.kept else ""
         yield f"      fire times until {iso(until_us)}: {', '.join(parts)}{kept}"
-    if found.uncounted:
-        yield f"      fire times of {', '.join(found.uncounted)} are not compared: they count from the activation"
+    for name, why in sorted(found.uncounted.items()):
+        yield f"      fire times of {name} are not compared: {why}"
 
 
 def fires_facts(found: Fires, until_us: int) -> Json:
@@ -94,29 +106,27 @@ def fires_facts(found: Fires, until_us: int) -> Json:
         "gained": {"count": len(found.gained), "first": [iso(each) for each in found.gained[:_SHOWN]]},
         "lost": {"count": len(found.lost), "first": [iso(each) for each in found.lost[:_SHOWN]]},
         "kept": found.kept,
-        "notCompared": list(found.uncounted),
+        "notCompared": sorted(found.uncounted),
     }
 
 
-def _within(job: Job | None, now_us: int, horizon_us: int, *, other: Job | None, uncounted: set[str]) -> Counter[int]:
-    """Count the fire times of a job up to the horizon, without triggers that cannot be compared with the other job."""
+def _within(side: Side, now_us: int, horizon_us: int, *, other: Side, uncounted: dict[str, str]) -> Counter[int]:
+    """Count the fire times of a job up to the horizon, without triggers that cannot be compared with the other side."""
     slots = Counter[int]()
-    if job is None or job.suspend:
+    if side.job is None or side.job.suspend:
         return slots
-    known = {trigger.name: trigger.timing_document for trigger in (other.triggers if other else ())}
-    for trigger in job.triggers:
+    known = _by_name(other)
+    for trigger in side.job.triggers:
         if trigger.suspend:
             continue
-        if (
-            _counts_from_activation(trigger)
-            and known.get(trigger.name) != trigger.timing_document
-            and other is not None
-        ):
-            uncounted.add(trigger.name)
+        same = known.get(trigger.name)
+        if _counts_from_activation(trigger) and same and same.timing_document != trigger.timing_document:
+            uncounted[trigger.name] = "they count from the activation"
             continue
-        found = _line(job, trigger, now_us).between(now_us, now_us + horizon_us, limit=_MOST)
-        if len(found) == _MOST:
-            uncounted.add(trigger.name)
+        line = _line(side, side.job, trigger, now_us)
+        found = [] if line is None else line.between(now_us, now_us + horizon_us, limit=_MOST)
+        if line is None or len(found) == _MOST:
+            uncounted[trigger.name] = "its calendar is not known here" if line is None else "they are too many"
             continue
         slots.update(each.slot_us for each in found if each.reason is None)
     return slots
@@ -126,13 +136,22 @@ def _counts_from_activation(trigger: Trigger) -> bool:
     return isinstance(trigger.timing, EveryTiming) and trigger.timing.anchor is None
 
 
-def _changed(job: Job, before: Job | None) -> list[Trigger]:
-    known = {
-        trigger.name: (trigger.timing_document, trigger.suspend) for trigger in (before.triggers if before else ())
-    }
+def _by_name(side: Side) -> dict[str, Trigger]:
+    return {trigger.name: trigger for trigger in (side.job.triggers if side.job else ())}
+
+
+def _changed(after: Side, before: Side) -> list[tuple[Job, Trigger]]:
+    known = {name: (each.timing_document, each.suspend) for name, each in _by_name(before).items()}
     return [
-        trigger for trigger in job.triggers if known.get(trigger.name) != (trigger.timing_document, trigger.suspend)
+        (after.job, trigger)
+        for trigger in (after.job.triggers if after.job else ())
+        if after.job and known.get(trigger.name) != (trigger.timing_document, trigger.suspend)
     ]
+
+
+def _calendar_words(trigger: Trigger) -> str:
+    uses = frame_from(trigger.timing_document).calendars
+    return "".join(f", {str(each.action).lower()} while calendar {each.name} is closed" for each in uses)
 
 
 def _timing_words(job: Job, trigger: Trigger) -> str:
@@ -147,29 +166,40 @@ def _timing_words(job: Job, trigger: Trigger) -> str:
             return f"at {at} in {time_zone}" if "timeZone" in trigger.timing_document else f"at {at}"
 
 
-def _next_words(job: Job, trigger: Trigger, now_us: int) -> str:
-    slot = _next_slot(job, trigger, now_us)
-    if slot is None:
-        return "does not fire any more"
+def _next_words(side: Side, trigger: Trigger, now_us: int) -> str:
+    found = _next_run(side, trigger, now_us)
+    if isinstance(found, str):
+        return found
     zone = trigger.timing_document.get("timeZone", DEFAULT_TIME_ZONE)
-    local = "" if zone == DEFAULT_TIME_ZONE else f" ({from_us(slot).astimezone(load_zone(zone)).isoformat()} {zone})"
-    return f"next {iso(slot)}{local}"
+    at = from_us(found.slot_us).astimezone(load_zone(zone)).isoformat()
+    local = "" if zone == DEFAULT_TIME_ZONE else f" ({at} {zone})"
+    waits = f", deferred to {iso(found.due_us)}" if _is_deferred(trigger) and found.due_us != found.slot_us else ""
+    return f"next {iso(found.slot_us)}{local}{waits}"
 
 
-def _next_fact(job: Job | None, trigger: Trigger | None, now_us: int) -> str | None:
-    if job is None or trigger is None or job.suspend or trigger.suspend:
+def _is_deferred(trigger: Trigger) -> bool:
+    return any(each.action is CalendarAction.DEFER for each in frame_from(trigger.timing_document).calendars)
+
+
+def _next_fact(side: Side, trigger: Trigger | None, now_us: int) -> str | None:
+    if side.job is None or trigger is None or side.job.suspend or trigger.suspend:
         return None
-    slot = _next_slot(job, trigger, now_us)
-    return None if slot is None else iso(slot)
+    found = _next_run(side, trigger, now_us)
+    return None if isinstance(found, str) else iso(found.slot_us)
 
 
-def _next_slot(job: Job, trigger: Trigger, now_us: int) -> int | None:
-    """Give the next slot that runs; an apply at `now` activates the trigger at that instant."""
-    planned = _line(job, trigger, now_us).next_run_after(now_us)
-    return None if planned is None else planned.slot_us
+def _next_run(side: Side, trigger: Trigger, now_us: int) -> Planned | str:
+    """Give the next slot that runs, or why there is none; an apply at `now` activates the trigger at that instant."""
+    line = _line(side, side.job, trigger, now_us)
+    if line is None:
+        return "its calendar is not known here"
+    return line.next_run_after(now_us) or "does not fire any more"
 
 
-def _line(job: Job, trigger: Trigger, now_us: int) -> Timeline:
-    return timeline(
-        trigger.timing, frame_from(trigger.timing_document), activated_us=now_us, name=(job.name, trigger.name)
-    )
+def _line(side: Side, job: Job | None, trigger: Trigger, now_us: int) -> Timeline | None:
+    """Lay out a trigger's slots; None if a calendar is not known on this side."""
+    frame = frame_from(trigger.timing_document)
+    if any(each.name not in side.calendars for each in frame.calendars):
+        return None
+    name = (job.name if job else "", trigger.name)
+    return timeline(trigger.timing, frame, activated_us=now_us, name=name, calendars=side.calendars)

@@ -13,9 +13,10 @@ from typing import Final
 
 from reconciler.clock import SECOND_US, iso
 from reconciler.model.definition import Job, Json, job_from
-from reconciler.model.kinds import Key, label
+from reconciler.model.kinds import Calendar, label
 from reconciler.model.tree import Definition
 from reconciler.plan import effects
+from reconciler.plan.closures import Closures, closures, key_of, reached
 from reconciler.plan.diff import Broken, Change, Create, Delete, FieldChange, Plan, Stored, Unchanged, Update
 from reconciler.plan.guard import Allowed, Held, Withheld
 
@@ -44,12 +45,33 @@ class About:
         return self.now_us + self.horizon_us
 
 
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is shown: a plan, what it compares, and the calendars on both sides of it."""
+
+    plan: Plan
+    about: About
+    closures: Closures
+
+    def after(self, definition: Definition | None) -> effects.Side:
+        declared = definition.declared if definition else None
+        return effects.Side(declared if isinstance(declared, Job) else None, self.closures.after)
+
+    def before(self, stored: Stored | None) -> effects.Side:
+        is_job = stored is not None and stored.kind == Job.kind
+        return effects.Side(job_from(stored.document) if stored and is_job else None, self.closures.before)
+
+    def fires(self, definition: Definition | None, stored: Stored | None) -> effects.Fires:
+        return effects.fires(self.after(definition), self.before(stored), self.about.now_us, self.about.horizon_us)
+
+
 def as_text(plan: Plan, about: About) -> str:
     """Show what applying would do, the guard's word, counts, digest, and the command that applies exactly this."""
+    view = _View(plan, about, closures(plan))
     lines = [f'plan of source "{about.source}": {about.tree} against {_level(about)}', f"now: {iso(about.now_us)}", ""]
-    width = max((len(label(_key(change))) for change in plan.changes), default=0)
+    width = max((len(label(key_of(change))) for change in plan.changes), default=0)
     for change in plan.changes:
-        lines += _change_lines(plan, change, about, width)
+        lines += _change_lines(view, change, width)
     lines += [""] if plan.changes else []
     if not isinstance(plan.ruling, Allowed):
         lines += [f"! {_ruling_words(plan, about)}", ""]
@@ -59,6 +81,7 @@ def as_text(plan: Plan, about: About) -> str:
 
 def as_json(plan: Plan, about: About, *, problems: Sequence[Json] = ()) -> str:
     """Give the plan as JSON; `problems` are shown as they come, already plain values."""
+    view = _View(plan, about, closures(plan))
     document = {
         "formatVersion": FORMAT_VERSION,
         "source": about.source,
@@ -69,7 +92,7 @@ def as_json(plan: Plan, about: About, *, problems: Sequence[Json] = ()) -> str:
         "digest": plan.digest,
         "ruling": _ruling_facts(plan),
         "counts": _counts(plan),
-        "changes": [_change_facts(plan, change, about) for change in plan.changes],
+        "changes": [_change_facts(view, change) for change in plan.changes],
         "problems": list(problems),
     }
     return json.dumps(document, indent=2, ensure_ascii=False)
@@ -92,36 +115,36 @@ def _level(about: About) -> str:
             return f"{about.level} {about.against}"
 
 
-def _change_lines(plan: Plan, change: Change, about: About, width: int) -> Iterator[str]:
-    sign, word = _sign(plan, change)
-    yield f"{sign} {word:<9}  {label(_key(change)):<{width}}  {_detail(plan, change)}".rstrip()
+def _change_lines(view: _View, change: Change, width: int) -> Iterator[str]:
+    sign, word = _sign(view.plan, change)
+    yield f"{sign} {word:<9}  {label(key_of(change)):<{width}}  {_detail(view.plan, change)}".rstrip()
     match change:
         case Create(definition):
-            yield from _effect_lines(definition, None, about)
+            yield from _effect_lines(view, definition, None)
         case Update(definition, stored, fields):
             for field in fields:
                 line = f"  (line {field.line})" if field.line else ""
                 origin = f"  (from {field.inherited})" if field.inherited else line
                 yield f"      {field.path}: {_shown(field, 'before')} -> {_shown(field, 'after')}{origin}"
-            yield from _effect_lines(definition, stored, about)
-        case Delete(stored) if isinstance(plan.ruling, Allowed):
-            yield from effects.fires_lines(_fires(None, stored, about), about.until_us)
+            yield from _effect_lines(view, definition, stored)
+        case Delete(stored) if isinstance(view.plan.ruling, Allowed):
+            yield from effects.fires_lines(view.fires(None, stored), view.about.until_us)
         case Delete() | Unchanged() | Broken():
             return
 
 
-def _effect_lines(definition: Definition, stored: Stored | None, about: About) -> Iterator[str]:
-    if isinstance(job := definition.declared, Job):
-        yield from effects.trigger_lines(job, _job_of(stored), about.now_us)
-        yield from effects.fires_lines(_fires(job, stored, about), about.until_us)
-
-
-def _fires(job: Job | None, stored: Stored | None, about: About) -> effects.Fires:
-    return effects.fires(job, _job_of(stored), about.now_us, about.horizon_us)
-
-
-def _job_of(stored: Stored | None) -> Job | None:
-    return job_from(stored.document) if stored is not None and stored.kind == Job.kind else None
+def _effect_lines(view: _View, definition: Definition, stored: Stored | None) -> Iterator[str]:
+    """Say what a change does to fire times: of the job itself, or of the jobs that mind the calendar."""
+    match definition.declared:
+        case Job():
+            yield from effects.trigger_lines(view.after(definition), view.before(stored), view.about.now_us)
+            yield from effects.fires_lines(view.fires(definition, stored), view.about.until_us)
+        case Calendar(name=name):
+            for each in reached(view.plan, name):
+                found = effects.fires_lines(view.fires(each.definition, each.stored), view.about.until_us)
+                yield from (f"      {each.definition.declared.name}: {line.lstrip()}" for line in found)
+        case _:
+            return
 
 
 def _sign(plan: Plan, change: Change) -> tuple[str, str]:
@@ -136,16 +159,6 @@ def _sign(plan: Plan, change: Change) -> tuple[str, str]:
             return "=", "unchanged"
         case Broken():
             return "x", "invalid"
-
-
-def _key(change: Change) -> Key:
-    match change:
-        case Create(definition) | Update(definition, _, _) | Unchanged(definition, _):
-            return definition.key
-        case Delete(stored):
-            return stored.key
-        case Broken(key, _, _):
-            return key
 
 
 def _detail(plan: Plan, change: Change) -> str:
@@ -226,13 +239,13 @@ def _next_step(plan: Plan, about: About) -> str:
     return f"to apply exactly this: {about.apply_command} --expect-digest {plan.digest}"
 
 
-def _change_facts(plan: Plan, change: Change, about: About) -> dict[str, Json]:
-    kind, name = _key(change)
-    facts: dict[str, Json] = {"action": _sign(plan, change)[1], "kind": kind, "name": name}
+def _change_facts(view: _View, change: Change) -> dict[str, Json]:
+    kind, name = key_of(change)
+    facts: dict[str, Json] = {"action": _sign(view.plan, change)[1], "kind": kind, "name": name}
     match change:
         case Create(definition):
             facts |= {"file": definition.place.file, "line": definition.place.line, "generation": 1}
-            facts |= _effect_facts(definition, None, about)
+            facts |= _effect_facts(view, definition, None)
         case Update(definition, stored, fields):
             facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
             facts["generation"] = stored.generation + 1
@@ -246,11 +259,11 @@ def _change_facts(plan: Plan, change: Change, about: About) -> dict[str, Json]:
                 }
                 for field in fields
             ]
-            facts |= _effect_facts(definition, stored, about)
+            facts |= _effect_facts(view, definition, stored)
         case Delete(stored):
             facts |= {"file": stored.file, "line": stored.line, **_stored_facts(stored)}
             if stored.kind == Job.kind:
-                facts["fireTimes"] = effects.fires_facts(_fires(None, stored, about), about.until_us)
+                facts["fireTimes"] = effects.fires_facts(view.fires(None, stored), view.about.until_us)
         case Unchanged(definition, stored):
             facts |= {"file": definition.place.file, "line": definition.place.line, **_stored_facts(stored)}
             facts["moved"] = change.has_moved
@@ -259,13 +272,26 @@ def _change_facts(plan: Plan, change: Change, about: About) -> dict[str, Json]:
     return facts
 
 
-def _effect_facts(definition: Definition, stored: Stored | None, about: About) -> dict[str, Json]:
-    if not isinstance(job := definition.declared, Job):
-        return {}
-    return {
-        "triggers": effects.trigger_facts(job, _job_of(stored), about.now_us),
-        "fireTimes": effects.fires_facts(_fires(job, stored, about), about.until_us),
-    }
+def _effect_facts(view: _View, definition: Definition, stored: Stored | None) -> dict[str, Json]:
+    match definition.declared:
+        case Job():
+            after, before = view.after(definition), view.before(stored)
+            return {
+                "triggers": effects.trigger_facts(after, before, view.about.now_us),
+                "fireTimes": effects.fires_facts(view.fires(definition, stored), view.about.until_us),
+            }
+        case Calendar(name=name):
+            return {
+                "jobs": [
+                    {
+                        "name": each.definition.declared.name,
+                        "fireTimes": effects.fires_facts(view.fires(each.definition, each.stored), view.about.until_us),
+                    }
+                    for each in reached(view.plan, name)
+                ]
+            }
+        case _:
+            return {}
 
 
 def _stored_facts(stored: Stored) -> dict[str, Json]:

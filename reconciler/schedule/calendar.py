@@ -8,6 +8,7 @@ end before theirs. Arithmetic is that of `zones`: a step from boundary to bounda
 from __future__ import annotations
 
 import calendar as gregorian
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +17,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from reconciler.clock import SECOND_US
-from reconciler.schedule.occurrences import parse_anchor
+from reconciler.schedule.occurrences import parse_instant
 from reconciler.schedule.zones import DAY_US, LAST_US, load_zone, segment_at
 
 NEVER: Final = LAST_US
@@ -61,7 +62,7 @@ class Calendar:
         self._zone = zone
         self._days = days
         self._times = times
-        self._spans = spans
+        self._edges_of_spans = _merged(spans)
         self._edges = sorted({0, *(edge for each in times for edge in (each.start_us, each.end_us) if edge < DAY_US)})
 
     def closed_until(self, at_us: int) -> int | None:
@@ -69,13 +70,23 @@ class Calendar:
 
         NEVER when it does not open within a hundred years.
         """
-        if self._is_open(at_us):
-            return None
+        return self._changes(at_us) if not self._is_open(at_us) else None
+
+    def open_until(self, at_us: int) -> int | None:
+        """Give the first instant from `at_us` on at which it is closed; None when it is closed then.
+
+        NEVER when it does not close within a hundred years.
+        """
+        return self._changes(at_us) if self._is_open(at_us) else None
+
+    def _changes(self, at_us: int) -> int:
+        """Give the next instant at which it is open if it is closed at `at_us`, or closed if it is open."""
+        is_open = self._is_open(at_us)
         for _ in range(_MOST_BOUNDARIES):
             at_us = self._next_boundary(at_us)
             if at_us >= NEVER:
                 break
-            if self._is_open(at_us):
+            if self._is_open(at_us) is not is_open:
                 return at_us
         return NEVER
 
@@ -85,7 +96,7 @@ class Calendar:
     def _is_covered(self, at_us: int) -> bool:
         day, of_day = divmod(at_us + segment_at(self._zone, at_us).offset_us, DAY_US)
         return (
-            any(each.covers(at_us) for each in self._spans)
+            bisect_right(self._edges_of_spans, at_us) % 2 == 1
             or any(each.covers(of_day) for each in self._times)
             or (bool(self._days) and self._on_day(day))
         )
@@ -100,8 +111,19 @@ class Calendar:
         day, of_day = divmod(at_us + segment.offset_us, DAY_US)
         edge = next((each for each in self._edges if each > of_day), DAY_US)
         candidates = [segment.end_us, day * DAY_US + edge - segment.offset_us]
-        candidates += [edge for each in self._spans for edge in (each.start_us, each.end_us) if edge > at_us]
-        return min(candidates)
+        later = bisect_right(self._edges_of_spans, at_us)
+        return min(candidates + self._edges_of_spans[later : later + 1])
+
+
+def _merged(spans: Sequence[Span]) -> list[int]:
+    """Give the edges of spans in order, begin and end in turn, with spans that touch made one."""
+    edges: list[int] = []
+    for each in sorted(spans, key=lambda span: span.start_us):
+        if edges and each.start_us <= edges[-1]:
+            edges[-1] = max(edges[-1], each.end_us)
+        else:
+            edges += [each.start_us, each.end_us]
+    return edges
 
 
 def calendar_from(document: Mapping[str, Any]) -> Calendar:
@@ -122,7 +144,7 @@ def calendar_from(document: Mapping[str, Any]) -> Calendar:
             case {"daily": {"from": first, "to": last}}:
                 times += _daily(time_of_day(first), time_of_day(last))
             case {"from": first, "to": last} if "T" in first:
-                spans.append(Span(parse_anchor(first), parse_anchor(last)))
+                spans.append(Span(parse_instant(first), parse_instant(last)))
             case {"from": first, "to": last}:
                 days.append(_between(date.fromisoformat(first), date.fromisoformat(last)))
             case _:

@@ -92,19 +92,19 @@ def compile_timing(timing: Timing, *, activated_us: int, seed: str = "") -> Occu
             cron = parse(expression, day_rule=day_rule, seed=seed)
             return CronOccurrences(cron, load_zone(time_zone), gap, overlap)
         case EveryTiming(interval_us, anchor):
-            first_us = activated_us + interval_us if anchor is None else parse_anchor(anchor)
+            first_us = activated_us + interval_us if anchor is None else parse_instant(anchor)
             return EveryOccurrences(first_us, interval_us)
         case AtTiming(at, time_zone):
             return AtOccurrences(parse_at(at, load_zone(time_zone)))
 
 
-def parse_anchor(text: str) -> int:
+def parse_instant(text: str) -> int:
     """Read an instant with an offset. Raises TimingError."""
-    moment = _moment("timing.anchor", text)
+    moment = _moment("timing.instant", text)
     if moment.tzinfo is None:
         raise TimingError(
-            "timing.anchor",
-            f'anchor "{text}" has no offset',
+            "timing.instant",
+            f'"{text}" has no offset',
             f'Write "{text}Z", or an offset such as +01:00',
             length=len(text),
         )

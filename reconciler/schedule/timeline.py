@@ -17,7 +17,7 @@ from reconciler.model.policy import CalendarAction
 from reconciler.model.run import SkipReason
 from reconciler.model.trigger import Frame
 from reconciler.schedule.calendar import NEVER, Calendar
-from reconciler.schedule.occurrences import Occurrences, compile_timing, parse_anchor
+from reconciler.schedule.occurrences import Occurrences, compile_timing, parse_instant
 
 _MILLISECOND_US: Final = 1000
 
@@ -43,8 +43,8 @@ class Timeline:
         self._occurrences = occurrences
         self._seed = seed
         self._jitter_ms = frame.jitter_us // _MILLISECOND_US
-        self._from_us = None if frame.not_before is None else parse_anchor(frame.not_before)
-        self._until_us = None if frame.not_after is None else parse_anchor(frame.not_after)
+        self._from_us = None if frame.not_before is None else parse_instant(frame.not_before)
+        self._until_us = None if frame.not_after is None else parse_instant(frame.not_after)
         self._skipping = [
             (each.name, known[each.name]) for each in frame.calendars if each.action is CalendarAction.SKIP
         ]
@@ -58,17 +58,25 @@ class Timeline:
         skipped = self._skipped(after_us, found, limit=1)
         return skipped[0] if skipped else found
 
-    def next_run_after(self, after_us: int, *, most: int = 10_000) -> Planned | None:
-        """Give the first slot later than `after_us` that will run; None if none of the next `most` will."""
+    def next_run_after(self, after_us: int, *, most: int = 1_000) -> Planned | None:
+        """Give the first slot later than `after_us` that will run; None if closed times hide it for `most` of them."""
         for _ in range(most):
             slot_us = self._next(after_us)
             if slot_us is None:
                 return None
-            planned = self._plan(slot_us)
+            planned = self.plan(slot_us)
             if planned.reason is None:
                 return planned
-            after_us = slot_us
+            after_us = max(slot_us, self._last_hidden_with(planned))
         return None
+
+    def _last_hidden_with(self, planned: Planned) -> int:
+        """Give an instant before which no slot runs that is later than this one, which does not."""
+        if planned.reason is SkipReason.DEFERRED:
+            release_us, _ = self._release(planned.slot_us)
+            joined_us = None if release_us is None else self._occurrences.previous_before(release_us + 1)
+            return (joined_us or 0) - 1
+        return max((each.closed_until(planned.slot_us) or 0 for _, each in self._skipping), default=0) - 1
 
     def between(self, after_us: int, until_us: int, *, limit: int) -> list[Planned]:
         """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
@@ -76,13 +84,18 @@ class Timeline:
             after_us = max(after_us, self._from_us - 1)
         if self._until_us is not None:
             until_us = min(until_us, self._until_us)
-        planned = [self._plan(slot_us) for slot_us in self._occurrences.between(after_us, until_us, limit=limit)]
+        planned = [self.plan(slot_us) for slot_us in self._occurrences.between(after_us, until_us, limit=limit)]
         end_us = until_us if len(planned) < limit else planned[-1].slot_us
         skipped = self._occurrences.skipped_between(after_us, end_us, limit=limit)
         if not skipped:
             return planned
         planned += [Planned(slot_us, slot_us, SkipReason.GAP_SKIPPED) for slot_us in skipped]
         return sorted(planned, key=lambda each: each.slot_us)[:limit]
+
+    def opens_at(self, slot_us: int) -> int | None:
+        """Say when the calendars that defer a slot are open again, whatever else waits for that; None if never."""
+        release_us, _ = self._release(slot_us)
+        return slot_us if release_us is None else None if release_us == NEVER else release_us
 
     def _next(self, after_us: int) -> int | None:
         if self._from_us is not None:
@@ -97,7 +110,8 @@ class Timeline:
             after_us = max(after_us, self._from_us - 1)
         return self._occurrences.skipped_between(after_us, until_us, limit=limit)
 
-    def _plan(self, slot_us: int) -> Planned:
+    def plan(self, slot_us: int) -> Planned:
+        """Say when the run of a slot is due, or that its calendars leave it none."""
         if name := self._skips(slot_us):
             return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {name}")
         release_us, name = self._release(slot_us)

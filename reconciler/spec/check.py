@@ -6,14 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from reconciler.model.definition import DEFAULT_QUEUE, DEFAULT_TIME_ZONE, Json, timing_from
+from reconciler.model.definition import DEFAULT_QUEUE, DEFAULT_TIME_ZONE, Json
 from reconciler.model.kinds import Key, Queue
 from reconciler.model.policy import DayRule
-from reconciler.model.trigger import frame_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import parse
-from reconciler.schedule.occurrences import parse_anchor, parse_at
-from reconciler.schedule.timeline import timeline
+from reconciler.schedule.occurrences import parse_at, parse_instant
 from reconciler.schedule.zones import load_zone
 from reconciler.spec.build import Candidate
 from reconciler.spec.nodes import Path, Scalar, find, place_at, place_inside, place_of_key
@@ -25,7 +23,6 @@ _TRIGGERS: Final = ("spec", "triggers")
 _QUEUE: Final = ("spec", "queue")
 _PARAMETERS: Final = ("spec", "parameters")
 _NAME: Final = ("metadata", "name")
-_CALENDAR: Final = "Calendar"
 
 
 def check(made: Candidate, *, time_zone: str = DEFAULT_TIME_ZONE) -> None:
@@ -89,9 +86,9 @@ def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json], time
     readers: Mapping[str, Callable[[str], object]] = {
         "timeZone": read_zone,
         "cron": read_cron,
-        "anchor": parse_anchor,
-        "notBefore": parse_anchor,
-        "notAfter": parse_anchor,
+        "anchor": parse_instant,
+        "notBefore": parse_instant,
+        "notAfter": parse_instant,
         "at": lambda text: parse_at(text, zone),
     }
     for name, read in readers.items():
@@ -99,42 +96,11 @@ def _check_timing(made: Candidate, path: Path, trigger: Mapping[str, Json], time
             try:
                 read(text)
             except TimingError as error:
-                _add_timing_error(made, (*path, name), error)
-    if made.is_clean(*path):
-        _check_bounds(made, path, trigger)
+                add_timing_error(made, (*path, name), error)
 
 
-def _check_bounds(made: Candidate, path: Path, trigger: Mapping[str, Json]) -> None:
-    """Refuse a trigger whose bounds leave it no slot; one that counts from its activation cannot be judged."""
-    if not {"notBefore", "notAfter"} & trigger.keys() or ("every" in trigger and "anchor" not in trigger):
-        return
-    document = {name: value for name, value in trigger.items() if name not in {"calendars", "jitter"}}
-    line = timeline(timing_from(document), frame_from(document), activated_us=0)
-    if line.next_after(0) is None:
-        name = "notAfter" if "notAfter" in trigger else "notBefore"
-        what = "the trigger has no slot inside its bounds"
-        words = Words("timing.bounds", what, "Write bounds that hold one of its slots, or take them out")
-        made.add(words, (*path, name), place_at(made.file, made.root, (*path, name)))
-
-
-def check_calendars(candidates: Iterable[Candidate]) -> None:
-    """Refuse a calendar that the tree does not declare; hold back jobs whose calendar is broken."""
-    calendars = {made.name: made for made in candidates if made.value("kind") == _CALENDAR and made.name is not None}
-    for made in candidates:
-        for index, _ in made.items(*_TRIGGERS) if made.is_job else ():
-            for at, use in made.items(*_TRIGGERS, index, "calendars"):
-                path, name = (*_TRIGGERS, index, "calendars", at, "name"), use.get("name")
-                if not isinstance(name, str) or not made.is_clean(*path):
-                    continue
-                if name not in calendars:
-                    mend = did_you_mean(name, calendars, otherwise="Declare it, as an object of kind: Calendar")
-                    words = Words("calendar.unknown", f'there is no calendar called "{name}"', mend)
-                    made.add(words, path, place_at(made.file, made.root, path))
-                elif not calendars[name].is_sound:
-                    made.wait_for(calendars[name])
-
-
-def _add_timing_error(made: Candidate, path: Path, error: TimingError) -> None:
+def add_timing_error(made: Candidate, path: Path, error: TimingError) -> None:
+    """Add what is wrong with a text that says when, at its very characters."""
     node = find(made.root, path)
     place = (
         place_inside(made.file, node, error.offset, error.length)

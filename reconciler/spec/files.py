@@ -22,7 +22,9 @@ from reconciler.model.tree import Ignored
 from reconciler.spec.source import Limits
 from reconciler.words import count
 
-SUFFIXES: Final = (".yaml", ".yml")
+ICALENDAR: Final = ".ics"
+"""The suffix of files that calendars refer to; they declare nothing themselves."""
+SUFFIXES: Final = (".yaml", ".yml", ICALENDAR)
 _MAX_DEPTH: Final = 32
 _MAX_STEPS: Final = 512
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -118,7 +120,7 @@ def why_ignored(name: str) -> str | None:
     if name.startswith("."):
         return "begins with a dot"
     if not name.endswith(SUFFIXES):
-        return "does not end in .yaml or .yml"
+        return "does not end in .yaml, .yml or .ics"
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-KINDS: Final = frozenset({"Workflow", "Calendar", "Channel", "Tenant", "Policy"})
+KINDS: Final = frozenset({"Workflow", "Channel", "Tenant", "Policy"})
 HANDLERS: Final = frozenset({"http"})
 
 _SPEC: Final = frozenset(

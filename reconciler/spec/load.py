@@ -12,11 +12,12 @@ from typing import Final
 
 from reconciler.errors import Place, Problem, Severity, in_order
 from reconciler.model.definition import DEFAULT_TIME_ZONE, Job
-from reconciler.model.kinds import Defaults, Key, declared_from
+from reconciler.model.kinds import Calendar, Defaults, Key, declared_from
 from reconciler.model.tree import Definition, SourceFile, Tree
 from reconciler.spec.build import Candidate, candidate, check_shape
-from reconciler.spec.check import check, check_calendars, check_names, check_queues
-from reconciler.spec.files import Content, Scan, SourceUnavailableError, scan, single
+from reconciler.spec.calendars import Files, check_calendar, check_calendars
+from reconciler.spec.check import check, check_names, check_queues
+from reconciler.spec.files import ICALENDAR, Content, Scan, SourceUnavailableError, scan, single
 from reconciler.spec.merge import refuse_reserved_name, take_defaults
 from reconciler.spec.nodes import keys_in
 from reconciler.spec.revision import scan_revision
@@ -54,13 +55,16 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFA
     candidates: list[Candidate] = []
     complete = all(each.complete for each in scans)
     contents = dict(_contents(scans))
+    referred = {file: content.content for file, content in contents.items() if file.endswith(ICALENDAR)}
     for file, content in contents.items():
+        if file in referred:
+            continue
         source = read(file, content.content, limits)
         texts[file] = content.content.decode("utf-8", errors="replace")
         problems += source.problems
         complete = complete and source.readable
         candidates += [candidate(file, document) for document in source.documents]
-    _check(candidates, time_zone)
+    _check(candidates, referred, limits=limits, time_zone=time_zone)
     problems += [problem for made in candidates for problem in made.problems]
     if not HAS_LIBYAML:
         problems.append(_slow_parser(scans[0].root))
@@ -89,13 +93,15 @@ def _contents(scans: Sequence[Scan]) -> Iterator[tuple[str, Content]]:
                 yield file, content
 
 
-def _check(candidates: Sequence[Candidate], time_zone: str) -> None:
+def _check(candidates: Sequence[Candidate], files: Files, *, limits: Limits, time_zone: str) -> None:
     """Check what jobs refer to before the jobs: what is broken there holds them back, and is told once."""
     check_names(candidates)
     jobs = [made for made in candidates if made.kind == Job.kind]
     for made in candidates:
         if made.kind != Job.kind:
             check_shape(made)
+        if made.kind == Calendar.kind:
+            check_calendar(made, files, limits=limits, time_zone=time_zone)
     defaults = {made.name: made for made in candidates if made.kind == Defaults.kind and made.name is not None}
     for made in defaults.values():
         refuse_reserved_name(made)
@@ -104,7 +110,7 @@ def _check(candidates: Sequence[Candidate], time_zone: str) -> None:
             take_defaults(made, defaults)
         check_shape(made)
         check(made, time_zone=time_zone)
-    check_calendars(candidates)
+    check_calendars(candidates, time_zone=time_zone)
     check_queues(candidates)
 
 

@@ -9,7 +9,7 @@ a step back of the clock brings no slot back.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, null, or_, select, update
@@ -17,7 +17,7 @@ from sqlalchemy import delete, insert, null, or_, select, update
 from reconciler.model.definition import Job, Trigger, canonical
 from reconciler.model.lease import Term
 from reconciler.model.run import RunState, SkipReason
-from reconciler.store import timelines
+from reconciler.store import deferred, timelines
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import StoredTrigger, triggers_of
 from reconciler.store.history import Ending, end
@@ -44,13 +44,8 @@ class _Declared:
         return canonical(self.trigger.rules_document)
 
 
-def follow(
-    tx: Tx, term: Term, jobs: Mapping[int, Job], now_us: int, *, replanned: Collection[str] = frozenset()
-) -> None:
-    """Bring the triggers and look-ahead runs of changed definitions (by id) to what is declared now.
-
-    `replanned` names calendars that changed: triggers that mind them begin anew.
-    """
+def follow(tx: Tx, term: Term, jobs: Mapping[int, Job], now_us: int) -> None:
+    """Bring the triggers and look-ahead runs of changed definitions (by id) to what is declared now."""
     stored: dict[tuple[int, str], StoredTrigger] = {
         (each.definition_id, each.name): each for each in triggers_of(tx, list(jobs))
     }
@@ -62,8 +57,10 @@ def follow(
     calendars = timelines.calendars_of(tx, {each.timing for each in declared.values()})
     _add(tx, [declared[key] for key in sorted(declared.keys() - stored.keys())], now_us, calendars)
     kept = declared.keys() & stored.keys()
-    begun = {key for key in kept if _differs(declared[key], stored[key], replanned)}
-    _begin_again(tx, [(stored[key], declared[key]) for key in sorted(begun)], now_us, calendars)
+    begun = {key for key in kept if _differs(declared[key], stored[key])}
+    again = [(stored[key], declared[key]) for key in sorted(begun)]
+    _begin_again(tx, again, now_us, calendars)
+    _take_up_deferred(tx, term, again, now_us)
     _change_rules(tx, [(stored[key], declared[key]) for key in sorted(kept - begun)])
     _drop(tx, [each.id for key, each in stored.items() if key not in declared and each.removed_us is None], now_us)
     _rebind(tx, list(jobs))
@@ -77,10 +74,8 @@ def remove(tx: Tx, trigger_ids: Sequence[int], now_us: int) -> None:
         tx.execute(update(triggers).where(gone).values(removed_us=now_us, next_fire_us=null()))
 
 
-def _differs(declared: _Declared, stored: StoredTrigger, replanned: Collection[str]) -> bool:
-    if stored.removed_us is not None or declared.trigger.timing_document != stored.timing_document:
-        return True
-    return bool(replanned) and not set(timelines.calendar_names(declared.timing)).isdisjoint(replanned)
+def _differs(declared: _Declared, stored: StoredTrigger) -> bool:
+    return stored.removed_us is not None or declared.trigger.timing_document != stored.timing_document
 
 
 def _first_fire(declared: _Declared, at_us: int, calendars: timelines.Resolved) -> int | None:
@@ -148,10 +143,32 @@ def _begin_again(
             removed_us=null(),
         )
     )
-    _withdraw(tx, [stored.id for stored, _ in begun])
+    withdraw(tx, [stored.id for stored, _ in begun])
 
 
-def _withdraw(tx: Tx, trigger_ids: Sequence[int]) -> None:
+def _take_up_deferred(tx: Tx, term: Term, begun: Sequence[tuple[StoredTrigger, _Declared]], now_us: int) -> None:
+    """Let deferred slots of the old activation run when they were to: the later slot that they waited for is gone."""
+    old = {
+        stored.id: (stored, declared.job)
+        for stored, declared in begun
+        if '"calendars"' in stored.timing and stored.removed_us is None
+    }
+    if not old:
+        return
+    calendars = timelines.calendars_of(tx, [stored.timing for stored, _ in old.values()])
+    alone = {}
+    for trigger_id, slot_us in deferred.open_ended(tx, list(old)).items():
+        stored, job = old[trigger_id]
+        due_us: int | None = now_us  # where a calendar is gone, nothing holds the slot any more
+        if timelines.calendar_names(stored.timing) <= calendars.keys():
+            line = timelines.timeline_of(stored.timing, stored.activated_us, (job, stored.name), calendars)
+            due_us = line.opens_at(slot_us)
+        if due_us is not None:
+            alone[trigger_id] = slot_us, due_us
+    deferred.take_up(tx, term, alone, now_us)
+
+
+def withdraw(tx: Tx, trigger_ids: Sequence[int]) -> None:
     """Take back what was made ahead by activations that are over, runs and ledger rows; earlier slots stay."""
     mine = tx.among(triggers.c.id, trigger_ids)
     later = select(triggers.c.id).where(mine, triggers.c.id == runs.c.trigger_id, runs.c.slot_us > triggers.c.cursor_us)

@@ -16,11 +16,11 @@ from sqlalchemy import BigInteger, delete, insert, literal, null, select, update
 
 from reconciler.errors import NotLeaderError
 from reconciler.model.definition import Job, Json, canonical
-from reconciler.model.kinds import Declared, Key, Queue, key_of, label
+from reconciler.model.kinds import Calendar, Declared, Key, Queue, key_of, label
 from reconciler.model.lease import Term
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.run import HELD, LIVE, RunState, SkipReason
-from reconciler.store import activations, audit, queues, slots
+from reconciler.store import activations, audit, calendars, queues, replan, slots
 from reconciler.store.database import Tx, in_states
 from reconciler.store.history import Ending, end
 from reconciler.store.leader import guard
@@ -131,15 +131,19 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, staged: Sequen
     jobs = {each.uid: each.declared for each in staged if isinstance(each.declared, Job)}
     now_us = tx.now_us()
     gone = [each.definition_id for each in revision.removals]
-    _settle_old(tx, term, [*_ids_of(tx, jobs), *gone], now_us=now_us, revision=revision)
+    touched = [each.declared for each in staged if isinstance(each.declared, Calendar)]
+    minding = {each.definition_id for each in calendars.minding(tx, {each.name for each in touched})}
+    _settle_old(tx, term, [*({*_ids_of(tx, jobs)} | minding), *gone], now_us=now_us, revision=revision)
     _write_definitions(tx, pass_id, revision, now_us)
     queues.declare(
         tx,
         [each.declared for each in staged if isinstance(each.declared, Queue)],
-        gone=[name for kind, name in (each.key for each in revision.removals) if kind == Queue.kind],
+        gone=_names(revision.removals, Queue.kind),
     )
+    changed = calendars.declare(tx, touched, gone=_names(revision.removals, Calendar.kind), now_us=now_us)
     ids = _ids_of(tx, jobs)
     activations.follow(tx, term, {definition_id: jobs[uid] for definition_id, uid in ids.items()}, now_us)
+    replan.replan(tx, term, changed, now_us)
     _prune(tx, revision.removals, now_us)
     _note_places_and_conditions(tx, revision)
     _note_source(tx, revision, now_us)
@@ -156,6 +160,10 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, staged: Sequen
             "pruned": [label(each.key) for each in revision.removals],
         },
     )
+
+
+def _names(removals: Sequence[Removal], kind: str) -> list[str]:
+    return [name for each_kind, name in (each.key for each in removals) if each_kind == kind]
 
 
 def _still_running(tx: Tx, term: Term, pass_id: int) -> None:

@@ -39,7 +39,7 @@ def timeline_of(timing: str, activated_us: int, name: tuple[str, str], resolved:
 
     The same texts are compiled once.
     """
-    used = tuple((each, resolved[each]) for each in calendar_names(timing)) if '"calendars"' in timing else ()
+    used = tuple((each, resolved[each]) for each in sorted(calendar_names(timing))) if '"calendars"' in timing else ()
     return _compiled(timing, activated_us, name, used)
 
 
@@ -67,9 +67,9 @@ def of_job(tx: Tx, job: str) -> list[LiveTimeline]:
 
 
 @lru_cache(maxsize=8192)
-def calendar_names(timing: str) -> tuple[str, ...]:
+def calendar_names(timing: str) -> frozenset[str]:
     """Tell which calendars a stored timing names."""
-    return tuple(sorted({each.name for each in frame_from(json.loads(timing)).calendars}))
+    return frozenset(each.name for each in frame_from(json.loads(timing)).calendars)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.clock import SECOND_US, iso
 from reconciler.model.definition import Job, job_from
-from reconciler.plan.effects import Fires, fires, fires_lines
+from reconciler.plan.effects import Fires, Side, fires, fires_lines
 from tests.turned import START_US
 
 DAY_US = 24 * 3600 * SECOND_US
@@ -20,7 +20,7 @@ def declared(*triggers: dict[str, Any], suspend: bool = False) -> Job:
 
 
 def compared(after: Job | None, before: Job | None, days: int = 1) -> Fires:
-    return fires(after, before, START_US, days * DAY_US)
+    return fires(Side(after), Side(before), START_US, days * DAY_US)
 
 
 def hours(slots: Any) -> list[str]:
@@ -69,7 +69,7 @@ def test_a_clock_change_rule_shows_in_what_is_lost() -> None:
 def test_an_interval_that_counts_from_its_activation_is_not_compared_when_it_changes() -> None:
     found = compared(declared({"every": "2h"}), declared({"every": "1h"}))
 
-    assert (found.gained, found.lost, found.uncounted) == ([], [], ["default"])
+    assert (found.gained, found.lost, found.uncounted) == ([], [], {"default": "they count from the activation"})
     assert list(fires_lines(found, START_US)) == [
         "      fire times of default are not compared: they count from the activation"
     ]

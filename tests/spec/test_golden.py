@@ -19,7 +19,7 @@ CODE = Path(load.__file__).parents[1]
 RULE = re.compile(
     r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret|queue|calendar|defaults)\.[a-z-]+)"'
 )
-NOT_ABOUT_FILES = {"placeholder.size"}
+NOT_ABOUT_FILES = {"placeholder.size", "calendar.not-installed"}
 
 
 def groups() -> list[str]:
@@ -38,7 +38,9 @@ def groups() -> list[str]:
 def test_each_refusal_says_what_where_and_how_to_mend_it(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FOLDER)
     paths = sorted(
-        path.relative_to(FOLDER) for path in FILES.glob(f"{group}*.yaml") if path.stem in (group, *_pair(group))
+        path.relative_to(FOLDER)
+        for path in FILES.glob(f"{group}*")
+        if path.stem in (group, *_pair(group)) or path.suffix == ".ics"
     )
 
     report = as_text(load_paths(paths))
@@ -57,6 +59,7 @@ def test_a_tree_with_all_of_them_is_reported_at_once(monkeypatch: pytest.MonkeyP
 
     assert report == expected("all-at-once", report)
     assert [each.key for each in load_tree("files").definitions] == [
+        ("Calendar", "weekend"),
         ("Defaults", "defaults-good"),
         ("Queue", "queues-good"),
     ]

@@ -84,7 +84,7 @@ def test_a_valid_tree_is_one_line(jobs: Path) -> None:
 def test_verbose_lists_what_was_read_and_what_was_not(jobs: Path) -> None:
     assert as_text(load_tree("jobs.d"), verbose=True).splitlines() == [
         "read     good.yaml",
-        "ignored  README.md: does not end in .yaml or .yml",
+        "ignored  README.md: does not end in .yaml, .yml or .ics",
         "1 valid definition in 1 file",
     ]
 
@@ -98,7 +98,7 @@ def test_json_carries_its_version_and_every_problem(jobs: Path) -> None:
     assert (told["valid"], told["complete"]) == (False, False)
     assert told["definitions"] == [{"name": "good", "kind": "Job", "file": "jobs.d/good.yaml", "line": 1}]
     assert [file["path"] for file in told["files"]] == ["bad.yaml", "good.yaml"]
-    assert told["ignored"] == [{"path": "README.md", "why": "does not end in .yaml or .yml"}]
+    assert told["ignored"] == [{"path": "README.md", "why": "does not end in .yaml, .yml or .ics"}]
     assert told["problems"] == [
         {
             "rule": "schema.unknown-kind",

@@ -7,7 +7,7 @@ from typing import Any
 
 from reconciler.clock import SECOND_US
 from reconciler.model.definition import Job, job_from
-from reconciler.model.kinds import Declared, Key, declared_from, key_of
+from reconciler.model.kinds import KINDS, Declared, Key, declared_from, key_of
 from reconciler.model.lease import Session, Term
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.run import AttemptOutcome, Claim, Outcome
@@ -47,6 +47,14 @@ def queue(name: str, **spec: Any) -> Declared:
     return declared_from({"apiVersion": "reconciler/v1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
 
 
+def calendar(name: str, *windows: dict[str, Any], **spec: Any) -> Declared:
+    """Declare a calendar of these windows; `spec` are other fields of its spec."""
+    document = {"windows": list(windows), **spec}
+    return declared_from(
+        {"apiVersion": "reconciler/v1", "kind": "Calendar", "metadata": {"name": name}, "spec": document}
+    )
+
+
 @dataclass
 class Store:
     """A migrated store, a turned clock, and short words for the protocol's steps."""
@@ -65,9 +73,15 @@ class Store:
             self.term = won
         return won
 
-    def apply(self, *declared: Declared, remove: Sequence[str] = (), remove_queues: Sequence[str] = ()) -> None:
-        """Reconcile by hand: create or change what is declared, prune `remove` (jobs) and `remove_queues`."""
-        known = {key: each for kind in ("Job", "Queue") for key, each in self.live(kind)}
+    def apply(
+        self,
+        *declared: Declared,
+        remove: Sequence[str] = (),
+        remove_queues: Sequence[str] = (),
+        remove_calendars: Sequence[str] = (),
+    ) -> None:
+        """Reconcile by hand: create or change what is declared, prune `remove` (jobs), queues and calendars."""
+        known = {key: each for kind in KINDS for key, each in self.live(kind)}
         staged = []
         for each in declared:
             old = known.get(key_of(each))
@@ -77,9 +91,8 @@ class Store:
             revisions.Removal(known["Job", name].id, ("Job", name), job_from(known["Job", name].document).on_delete)
             for name in remove
         ]
-        removals += [
-            revisions.Removal(known["Queue", name].id, ("Queue", name), OnDelete.DRAIN) for name in remove_queues
-        ]
+        others = [("Queue", name) for name in remove_queues] + [("Calendar", name) for name in remove_calendars]
+        removals += [revisions.Removal(known[key].id, key, OnDelete.DRAIN) for key in others]
         term = self.term
         pass_id = self.database.tx(lambda tx: passes.start(tx, term, "default", pass_id=None))
         self.database.tx(lambda tx: revisions.stage(tx, term, pass_id, staged))

@@ -1,0 +1,94 @@
+"""How triggers follow what they depend on: a calendar that was declared anew.
+
+Slots that have passed stay as they were decided; what was made ahead is taken back and planned again from now on, by
+the same activation, so that an interval keeps its beat. A run that waits for a calendar to open follows the calendar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, select, update
+
+from reconciler.model.lease import Term
+from reconciler.schedule.timeline import Timeline
+from reconciler.store import activations, calendars, deferred, timelines
+from reconciler.store.database import Tx, in_states
+from reconciler.store.ledger import AHEAD, Kept, record_skips
+from reconciler.store.order import order_key_of
+from reconciler.store.tables import runs
+from reconciler.store.trigger_tables import triggers
+
+Planning = tuple[Any, Timeline]
+"""A trigger with what its slots get of its job, and its slots as they are planned now."""
+
+
+def replan(tx: Tx, term: Term, names: Collection[str], now_us: int) -> None:
+    """Plan the triggers anew that mind one of these calendars; what they owed up to now is settled already."""
+    minding = calendars.minding(tx, names)
+    if not minding:
+        return
+    resolved = timelines.calendars_of(tx, (each.timing for each in minding))
+    lines = {
+        each.id: (each, timelines.timeline_of(each.timing, each.activated_us, (each.job, each.name), resolved))
+        for each in minding
+    }
+    rows = []
+    for each, line in lines.values():
+        at_us = max(now_us, each.settled_us)
+        rows.append((each.id, at_us, line.next_after(at_us)))
+    given = tx.rows("given", {"id": int, "at_us": int, "next_fire_us": int}, rows)
+    tx.execute(
+        update(triggers)
+        .where(triggers.c.id == given.c.id)
+        .values(cursor_us=given.c.at_us, next_fire_us=given.c.next_fire_us, revision=triggers.c.revision + 1)
+    )
+    activations.withdraw(tx, list(lines))
+    _move_waiting(tx, term, lines, now_us)
+    _take_up_deferred(tx, term, lines, now_us)
+
+
+def _move_waiting(tx: Tx, term: Term, lines: Mapping[int, Planning], now_us: int) -> None:
+    """Let the runs that wait be due when the calendars open now; those that join a later slot become ledger rows."""
+    mine = tx.among(runs.c.trigger_id, list(lines)), in_states(runs.c.state, AHEAD)
+    waiting = select(runs.c.id, runs.c.trigger_id, runs.c.slot_us, runs.c.due_us).where(*mine)
+    moved: list[tuple[int, int]] = []
+    dropped: list[tuple[int, Kept]] = []
+    for run in tx.execute(waiting.order_by(runs.c.id).with_for_update()).all():
+        trigger, line = lines[run.trigger_id]
+        planned = line.plan(run.slot_us)
+        due_us = max(planned.due_us, now_us)
+        if planned.reason is not None:
+            dropped.append((run.id, Kept(trigger, [planned], None)))
+        elif due_us != run.due_us:
+            moved.append((run.id, due_us))
+    _note_due(tx, moved)
+    if dropped:
+        tx.execute(delete(runs).where(tx.among(runs.c.id, [run_id for run_id, _ in dropped])))
+        record_skips(tx, [kept for _, kept in dropped], now_us=now_us, by=f"leader/{term.number}")
+
+
+def _take_up_deferred(tx: Tx, term: Term, lines: Mapping[int, Planning], now_us: int) -> None:
+    """Let a slot run whose run was to be that of a later one, if the calendar does not hold it so long any more."""
+    alone = {}
+    for trigger_id, slot_us in deferred.open_ended(tx, list(lines)).items():
+        planned = lines[trigger_id][1].plan(slot_us)
+        if planned.reason is None:
+            alone[trigger_id] = slot_us, planned.due_us
+    deferred.take_up(tx, term, alone, now_us)
+
+
+def _note_due(tx: Tx, moved: Sequence[tuple[int, int]]) -> None:
+    if not moved:
+        return
+    given = tx.rows("given", {"id": int, "due_us": int}, moved)
+    tx.execute(
+        update(runs)
+        .where(runs.c.id == given.c.id)
+        .values(
+            due_us=given.c.due_us,
+            expires_us=runs.c.expires_us + given.c.due_us - runs.c.due_us,
+            order_key=order_key_of(given.c.due_us, runs.c.priority, runs.c.requirement_id),
+        )
+    )

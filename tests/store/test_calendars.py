@@ -1,0 +1,209 @@
+"""Calendars through the store: what is skipped, what waits, and how both follow a calendar that changes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.clock import SECOND_US, iso
+from reconciler.model.kinds import Declared
+from reconciler.model.run import RunState
+from reconciler.schedule.resolve import holidays_of
+from reconciler.store import calendars
+from tests.store.cast import ON_TIME_US, Store, calendar, job
+from tests.turned import START_US
+
+
+def at(seconds: float) -> str:
+    """An instant, that many seconds after the start."""
+    return iso(START_US + round(seconds * SECOND_US))
+
+
+def closed(first: float, last: float, name: str = "freeze") -> Declared:
+    return calendar(name, {"from": at(first), "to": at(last)})
+
+
+def minding(action: str, **trigger: Any) -> Declared:
+    return job("pulse", triggers=[{"every": "10s", "calendars": [{"name": "freeze", "action": action}], **trigger}])
+
+
+def pass_time(store: Store, seconds: int, *, step: int = 5) -> None:
+    """Let time pass as a leader sees it."""
+    for _ in range(0, seconds, step):
+        store.clock.turn(step)
+        store.settle()
+        store.promote()
+
+
+def slots(rows: list[Any]) -> list[float]:
+    return [(row.slot_us - START_US) / SECOND_US for row in rows]
+
+
+def told(store: Store) -> dict[float, tuple[str, str | None]]:
+    rows = store.ledger()
+    return dict(zip(slots(rows), [(str(row.reason), row.detail) for row in rows], strict=True))
+
+
+def test_slots_in_a_closed_time_are_skipped_and_the_calendar_is_named(store: Store) -> None:
+    store.apply(closed(25, 45), minding("Skip"))
+
+    pass_time(store, 60)
+
+    assert slots(store.runs()) == [10.0, 20.0, 50.0, 60.0]
+    assert told(store) == {
+        30.0: ("BlackoutSkipped", "calendar freeze"),
+        40.0: ("BlackoutSkipped", "calendar freeze"),
+    }
+
+
+def test_deferred_slots_become_one_run_when_the_calendar_opens(store: Store) -> None:
+    store.apply(closed(25, 55), minding("Defer"))
+
+    pass_time(store, 55)
+
+    waiting = {(row.slot_us - START_US) / SECOND_US: (row.due_us - START_US) / SECOND_US for row in store.runs()}
+    assert waiting == {10.0: 10.0, 20.0: 20.0, 50.0: 55.0, 60.0: 60.0}
+    assert {slot: reason for slot, (reason, _) in told(store).items()} == {30.0: "Deferred", 40.0: "Deferred"}
+    assert told(store)[30.0][1] == f"to {at(55)} by calendar freeze: one run with slot {at(40)}"
+
+
+@pytest.mark.parametrize("action", ["Skip", "Defer"])
+def test_a_calendar_that_closes_takes_back_what_was_made_ahead(store: Store, action: str) -> None:
+    store.apply(closed(1000, 2000), minding(action))
+    pass_time(store, 10)
+    store.clock.turn(7)
+    store.settle()
+    assert slots(store.runs()) == [10.0, 20.0]
+
+    store.apply(closed(15, 35))
+    pass_time(store, 28)
+
+    skipped = {"Skip": [20.0, 30.0], "Defer": [20.0]}[action]
+    assert list(told(store)) == skipped
+    assert slots(store.runs()) == [each for each in (10.0, 20.0, 30.0, 40.0, 50.0) if each not in skipped]
+
+
+def test_an_edited_calendar_lets_an_interval_keep_its_beat(store: Store) -> None:
+    store.apply(closed(1000, 2000), minding("Skip"))
+    pass_time(store, 15)
+
+    store.apply(closed(500, 600))
+    pass_time(store, 25)
+
+    assert slots(store.runs()) == [10.0, 20.0, 30.0, 40.0]
+    assert store.ledger() == []
+
+
+def test_deferred_slots_run_at_once_when_the_calendar_is_lifted(store: Store) -> None:
+    store.apply(closed(5, 1000), minding("Defer", every="10s"))
+    pass_time(store, 30)
+    assert (list(told(store)), store.runs()) == ([10.0, 20.0, 30.0], [])
+
+    store.apply(closed(5, 29))
+
+    assert list(told(store)) == [10.0, 20.0]
+    (run,) = store.runs()
+    assert (slots([run]), run.state, run.due_us) == ([30.0], RunState.PENDING, START_US + 30 * SECOND_US)
+    pass_time(store, 20)
+    assert slots(store.runs()) == [30.0, 40.0, 50.0]
+
+
+def test_deferred_slots_go_on_waiting_while_the_calendar_stays_closed(store: Store) -> None:
+    store.apply(closed(5, 1000), minding("Defer", every="10s"))
+    pass_time(store, 30)
+
+    store.apply(closed(5, 900))
+
+    assert (list(told(store)), store.runs()) == ([10.0, 20.0, 30.0], [])
+
+
+def test_a_changed_timing_does_not_lose_what_was_deferred(store: Store) -> None:
+    """S6: the slots of the old activation stay its own, also those that wait for the calendar."""
+    store.apply(closed(5, 60), minding("Defer", every="10s"))
+    pass_time(store, 30)
+
+    store.apply(minding("Defer", every="1000s"))
+    pass_time(store, 35)
+
+    assert list(told(store)) == [10.0, 20.0]
+    (run,) = store.runs()
+    assert (slots([run]), run.due_us) == ([30.0], START_US + 60 * SECOND_US)
+
+
+def test_a_single_waiting_run_follows_its_calendar_both_ways(store: Store) -> None:
+    once = job("once", triggers=[{"at": at(10), "calendars": [{"name": "freeze", "action": "Defer"}]}])
+    store.apply(closed(5, 1000), once)
+    pass_time(store, 20)
+    assert [row.due_us for row in store.runs()] == [START_US + 1000 * SECOND_US]
+
+    store.apply(closed(5, 2000))
+    assert [row.due_us for row in store.runs()] == [START_US + 2000 * SECOND_US]
+
+    store.apply(closed(5, 6))
+    store.promote()
+    (run,) = store.runs()
+    assert (run.state, run.due_us) == (RunState.PENDING, store.clock.now_us())
+
+
+def test_waiting_runs_that_come_to_be_due_together_become_one(store: Store) -> None:
+    store.apply(closed(5, 15), minding("Defer"))
+    pass_time(store, 10, step=10)
+    assert [(row.due_us - START_US) / SECOND_US for row in store.runs()] == [15.0]
+
+    store.apply(closed(5, 45))
+    pass_time(store, 50)
+
+    assert told(store).keys() == {10.0, 20.0, 30.0}
+    assert slots(store.runs()) == [40.0, 50.0, 60.0]
+
+
+def test_what_a_trigger_owed_before_an_edit_goes_by_the_old_calendar(store: Store) -> None:
+    store.apply(closed(5, 100), minding("Skip"))
+    store.clock.turn(35)
+
+    store.apply(closed(1, 2))
+    store.settle()
+
+    assert {slot: reason for slot, (reason, _) in told(store).items()} == dict.fromkeys(
+        (10.0, 20.0, 30.0), "BlackoutSkipped"
+    )
+    assert slots(store.runs()) == [40.0]
+
+
+def test_a_calendar_that_only_reads_differently_plans_nothing_anew(store: Store) -> None:
+    store.apply(closed(1000, 2000), minding("Skip"))
+    pass_time(store, 15)
+    before = [(row.id, row.slot_us) for row in store.runs()]
+
+    store.apply(calendar("freeze", {"from": at(1000), "to": at(2000)}, description="Nobody is there."))
+
+    assert [(row.id, row.slot_us) for row in store.runs()] == before
+
+
+def test_holidays_are_stored_as_dates_with_the_version_that_knew_them(store: Store) -> None:
+    store.apply(calendar("feasts", {"holidays": {"country": "DE", "subdivision": "BE"}}, timeZone="Europe/Berlin"))
+
+    (found,) = store.database.read(calendars.stored)
+
+    assert json.loads(found.windows)["windows"] == [{"dates": holidays_of("DE", "BE")}]
+    assert {"2026-03-08", "2026-04-03", "2026-12-25"} <= set(holidays_of("DE", "BE"))
+    assert (found.resolved_with.partition(" ")[0], found.last_day) == ("holidays", "2060-12-31")
+
+
+def test_a_calendar_that_is_taken_out_leaves_the_store(store: Store) -> None:
+    store.apply(closed(1, 2), closed(3, 4, "other"))
+
+    store.apply(remove_calendars=["other"])
+
+    assert [each.name for each in store.database.read(calendars.stored)] == ["freeze"]
+
+
+def test_an_outage_over_a_closed_time_is_no_misfire(store: Store) -> None:
+    """S2: what the calendar says stands; only open slots are caught up."""
+    store.apply(closed(5, 45), minding("Skip", misfire={"policy": "RunAllMissed"}))
+    store.clock.turn(45 + ON_TIME_US // SECOND_US)
+
+    store.settle()
+
+    assert slots(store.runs()) == [50.0, 60.0, 70.0]
+    assert {reason for reason, _ in told(store).values()} == {"BlackoutSkipped"}
