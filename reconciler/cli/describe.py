@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from reconciler.cli import options, show, tables
+from reconciler.cli import calendars, options, show, tables
 from reconciler.cli.config import duration
 from reconciler.cli.get import job_rows
 from reconciler.cli.runs import print_run, why_waiting
@@ -16,8 +16,8 @@ from reconciler.clock import SECOND_US, iso
 from reconciler.errors import NotFoundError
 from reconciler.model.definition import Job, Trigger, job_from
 from reconciler.schedule import TimingError
-from reconciler.schedule.occurrences import compile_timing
-from reconciler.store import definitions, nodes, overview, passes, queries, queue_views
+from reconciler.schedule.timeline import Timeline
+from reconciler.store import definitions, nodes, overview, passes, queries, queue_views, timelines
 from reconciler.store.database import Tx
 from reconciler.store.definitions import StoredDefinition, StoredTrigger
 
@@ -28,7 +28,7 @@ _SESSIONS: Final = 10_000
 
 @click.group()
 def command() -> None:
-    """Show all about one job, run, worker, queue or pass.
+    """Show all about one job, run, worker, queue, calendar or pass.
 
     \b
     Examples:
@@ -101,6 +101,22 @@ def queue(name: str, store_url: str | None, output: str, watch: bool) -> None:
     show.show_value(lambda: database.read(lambda tx: _queue(tx, name)), _with_runs_text, output, watch=watch)
 
 
+@command.command()
+@click.argument("name")
+@options.store
+@options.output
+@options.watch
+def calendar(name: str, store_url: str | None, output: str, watch: bool) -> None:
+    """Show a calendar: its windows with every date, when it is closed next, and which jobs mind it.
+
+    \b
+    Examples:
+      reconciler describe calendar quiet-days
+    """
+    database = open_store(store_url)
+    show.show_value(lambda: database.read(lambda tx: calendars.shown(tx, name)), calendars.text, output, watch=watch)
+
+
 @command.command(name="pass")
 @click.argument("pass_id", type=options.RUN_ID)
 @options.store
@@ -121,8 +137,8 @@ def _job(tx: Tx, name: str) -> dict[str, Any]:
     stored = definitions.named(tx, name)
     (row,) = job_rows(tx, [stored])
     declared = job_from(stored.document)
-    now_us = tx.now_us()
     activations = {each.name: each for each in definitions.triggers_of(tx, [stored.id])}
+    fires = _fires(tx, stored, declared)
     return {
         "formatVersion": show.FORMAT_VERSION,
         **row,
@@ -132,7 +148,9 @@ def _job(tx: Tx, name: str) -> dict[str, Any]:
         "updatedAt": iso(stored.updated_us),
         "effective": _effective(stored, declared),
         "handler": {"type": declared.handler.type, "with": declared.handler.payload},
-        "triggers": [_trigger(each, activations.get(each.name), now_us, stored) for each in declared.triggers],
+        "triggers": [
+            _trigger(each, activations.get(each.name), fires.get(each.name, [])) for each in declared.triggers
+        ],
         "runs": [show.run(each) for each in queries.runs_listed(tx, limit=_RUNS, job=name)],
         "skippedSlots": [show.slot(each) for each in queries.skipped_slots(tx, limit=_FIRES, job=name)],
     }
@@ -166,28 +184,34 @@ def _is_declared(spec: Mapping[str, Any], field: str) -> bool:
     return group in spec and (not name or name in spec[group])
 
 
-def _trigger(trigger: Trigger, stored: StoredTrigger | None, now_us: int, owner: StoredDefinition) -> dict[str, Any]:
-    activated_us = now_us if stored is None else stored.activated_us
+def _trigger(trigger: Trigger, stored: StoredTrigger | None, next_fires: list[str]) -> dict[str, Any]:
     return {
         "name": trigger.name,
         **trigger.timing_document,
+        **({"suspend": True} if trigger.suspend else {}),
         "parameters": dict(trigger.parameters),
         "activatedAt": None if stored is None else iso(stored.activated_us),
-        "nextFireTimes": [] if owner.suspended else _fires(trigger, activated_us, now_us),
+        "nextFireTimes": next_fires,
     }
 
 
-def _fires(trigger: Trigger, activated_us: int, now_us: int) -> list[str]:
-    """List the next fires; none of a timing that this program cannot read."""
+def _fires(tx: Tx, stored: StoredDefinition, declared: Job) -> dict[str, list[str]]:
+    """List when the triggers of a job run next; none of what is suspended, or that this program cannot read."""
+    if stored.suspended:
+        return {}
     try:
-        occurrences = compile_timing(trigger.timing, activated_us=activated_us)
-    except TimingError:
-        return []
+        lines = {each.trigger: each.timeline for each in timelines.of_job(tx, stored.name)}
+    except (TimingError, ValueError, LookupError):
+        return {}
+    running = {each.name for each in declared.triggers if not each.suspend}
+    return {name: _next_fires(line, tx.now_us()) for name, line in lines.items() if name in running}
+
+
+def _next_fires(line: Timeline, at_us: int) -> list[str]:
     fires: list[str] = []
-    at_us = occurrences.next_after(now_us)
-    while at_us is not None and len(fires) < _FIRES:
+    while len(fires) < _FIRES and (planned := line.next_run_after(at_us)) is not None:
+        at_us = planned.slot_us
         fires.append(iso(at_us))
-        at_us = occurrences.next_after(at_us)
     return fires
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from reconciler.cli import Exit, options, show, tables
+from reconciler.cli import Exit, calendars, options, show, tables
 from reconciler.cli.machine import Finding, Verdict, configuration, disk, fail, libraries, ok, warn
 from reconciler.cli.relations import ADDRESSES
 from reconciler.cli.settings import load
 from reconciler.cli.stores import open_store
 from reconciler.clock import SECOND_US, SystemClock
+from reconciler.engine.zonedata import PLANNED_WITH
 from reconciler.errors import InvalidSettingsError, ReconcilerError, StoreUnavailableError
-from reconciler.store import leader, nodes, queue_views, schema
+from reconciler.schedule.zones import tzdata_version
+from reconciler.store import facts, leader, nodes, queue_views, schema
 from reconciler.store.database import Database, Tx
 from reconciler.store.files import file_system_of
+from reconciler.store.nodes import Node
 
 _SKEW_SECONDS: Final = 2.0
 _OLDEST_SERVER: Final = 15
@@ -94,7 +97,7 @@ def _store(database: Database) -> Iterator[Finding]:
     shown = database.shown
     yield ok("store", f"{shown}, schema {schema.head()}")
     try:
-        yield from database.read(lambda tx: [*_engine(tx, database), *_processes(tx)])
+        yield from database.read(lambda tx: [*_engine(tx, database), *_processes(tx), *_calendars(tx)])
     except StoreUnavailableError as fault:
         yield fail("store", str(fault), "see that it answers, then try again")
 
@@ -147,6 +150,7 @@ def _processes(tx: Tx) -> Iterator[Finding]:
         yield ok("workers", ", ".join(sorted(living)))
     else:
         yield warn("workers", "none is alive: nothing runs", "start `reconciler worker`")
+    yield from _zone_data(tx, listed)
     unserved = {
         each.name: each.unserved
         for each in queue_views.listed(tx)
@@ -157,3 +161,21 @@ def _processes(tx: Tx) -> Iterator[Finding]:
         yield warn("queues", what, f"start `reconciler worker --queues {name}`, or mend the jobs' queue")
     if not unserved and living:
         yield ok("queues", "every queue of a job is served")
+
+
+def _zone_data(tx: Tx, living: Sequence[Node]) -> Iterator[Finding]:
+    """Look whether everybody reads local times by the same data."""
+    planned = facts.known(tx, PLANNED_WITH)
+    found = {"this machine": tzdata_version(), **{each.name: each.tzdata for each in living}}
+    others = sorted((name, version) for name, version in found.items() if version not in {None, planned})
+    if planned is not None and others:
+        told = ", ".join(f"{name} has {version}" for name, version in others)
+        what = f"slots are planned by {planned}; {told}"
+        yield warn("time zones", what, "install the same tzdata on every node")
+
+
+def _calendars(tx: Tx) -> Iterator[Finding]:
+    """Look whether the holidays known here are still those that the leader stored."""
+    for each in calendars.rows(tx):
+        if told := calendars.shown(tx, each["name"])["outdated"]:
+            yield warn("calendars", f"{each['name']}: {told}", "change it in its file, if only its description")

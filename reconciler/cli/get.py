@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from reconciler.cli import calendars as calendar_views
 from reconciler.cli import options, show
 from reconciler.cli.runs import print_runs
 from reconciler.cli.stores import open_store
@@ -15,7 +16,7 @@ from reconciler.store.definitions import StoredDefinition
 
 @click.group()
 def command() -> None:
-    """List jobs, runs, workers, queues, passes, skipped slots or dead letters.
+    """List jobs, runs, workers, queues, calendars, passes, skipped slots or dead letters.
 
     \b
     Examples:
@@ -116,6 +117,28 @@ def queues(store_url: str | None, output: str, watch: bool) -> None:
         output,
         ["name", "jobs", "waiting", "running", "max", "suspended", "oldestAgeSeconds", "slots", "workers", "unserved"],
         empty="no queues: neither a job nor a worker names one",
+        watch=watch,
+    )
+
+
+@command.command()
+@options.store
+@options.output
+@options.watch
+def calendars(store_url: str | None, output: str, watch: bool) -> None:
+    """List the calendars: open or closed now, until when, and which jobs mind them.
+
+    \b
+    Examples:
+      reconciler get calendars
+      reconciler get calendars -o json
+    """
+    database = open_store(store_url)
+    show.show_list(
+        lambda: database.read(calendar_views.rows),
+        output,
+        calendar_views.COLUMNS,
+        empty="no calendars: jobs.d declares none",
         watch=watch,
     )
 

@@ -15,6 +15,7 @@ from reconciler.cli import options, show, tables
 from reconciler.clock import SystemClock, from_us, iso
 from reconciler.errors import NotFoundError, UsageError
 from reconciler.model.definition import DEFAULT_TIME_ZONE, Job, timing_from
+from reconciler.model.kinds import Calendar
 from reconciler.model.policy import DayRule, Gap, Overlap
 from reconciler.model.trigger import frame_from
 from reconciler.schedule import TimingError
@@ -188,6 +189,8 @@ def _of_job(name: str, files: Path | None, store_url: str | None, after_us: int)
         found = open_store(store_url).read(lambda tx: timelines.of_job(tx, name))
         return [_Line(each.trigger, each.timeline, each.zone) for each in found]
     from reconciler.cli.settings import load
+    from reconciler.schedule.calendar import calendar_from
+    from reconciler.schedule.resolve import resolve
     from reconciler.spec.load import load_tree
 
     settings = load()
@@ -197,10 +200,21 @@ def _of_job(name: str, files: Path | None, store_url: str | None, after_us: int)
         raise NotFoundError(
             f"{files} declares no sound job {name!r}; `reconciler validate {files}` shows what is wrong"
         )
+    calendars = {
+        each.declared.name: calendar_from(resolve(each.declared.spec).document)
+        for each in tree.definitions
+        if isinstance(each.declared, Calendar)
+    }
     return [
         _Line(
             each.name,
-            timeline(each.timing, frame_from(each.timing_document), activated_us=after_us, name=(job.name, each.name)),
+            timeline(
+                each.timing,
+                frame_from(each.timing_document),
+                activated_us=after_us,
+                name=(job.name, each.name),
+                calendars=calendars,
+            ),
             each.timing_document.get("timeZone", DEFAULT_TIME_ZONE),
         )
         for each in job.triggers
@@ -230,6 +244,8 @@ def _slot(line: _Line, slot: Planned) -> dict[str, Any]:
         note = f"does not run: {slot.reason}" + (f" ({slot.detail})" if slot.detail else "")
     elif slot.due_us != slot.slot_us:
         note = f"due {iso(slot.due_us)}"
+    clocks = line.slots.clock_note(slot.slot_us)
+    note = "; ".join(each for each in (note, clocks) if each) or None
     return {
         "trigger": line.name,
         "slot": iso(slot.slot_us),

@@ -185,6 +185,7 @@ def node(row: Node, running: int) -> Row:
         "heartbeatAt": iso(row.heartbeat_us),
         "leaseUntil": iso(row.lease_until_us),
         "endedBy": None if row.ended_by is None else str(row.ended_by),
+        "tzdata": row.tzdata,
     }
 
 

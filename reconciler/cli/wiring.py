@@ -19,6 +19,7 @@ from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import Reap
 from reconciler.engine.unpause import Unpause
+from reconciler.engine.zonedata import ZoneData
 from reconciler.errors import NotLeaderError
 from reconciler.model.lease import Timings
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, MisfirePolicy
@@ -80,7 +81,11 @@ class LeaderProcess:
             Duty("reap", Reap(database).step),
             Duty("unpause", Unpause(database, bounds).step),
         ]
-        openings = (watch.begin, lambda term: database.tx(lambda tx: places.set_cap(tx, term, max_running)))
+        openings = (
+            watch.begin,
+            ZoneData(database).follow,
+            lambda term: database.tx(lambda tx: places.set_cap(tx, term, max_running)),
+        )
         self._duties = Duties(self._candidate, duties, clock=clock, exclusive=exclusive, openings=openings)
         self._reconcilers = [
             Reconciler(

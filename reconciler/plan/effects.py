@@ -16,13 +16,15 @@ from reconciler.model.definition import DEFAULT_TIME_ZONE, AtTiming, CronTiming,
 from reconciler.model.policy import CalendarAction
 from reconciler.model.trigger import frame_from
 from reconciler.plan.closures import Calendars
+from reconciler.schedule.clockchanges import ClockChange
 from reconciler.schedule.cron import parse
 from reconciler.schedule.cronwords import words
 from reconciler.schedule.timeline import Planned, Timeline, timeline
-from reconciler.schedule.zones import load_zone
+from reconciler.schedule.zones import DAY_US, load_zone
 
 _MOST: Final = 100_000
 _SHOWN: Final = 5
+_YEAR_US: Final = 365 * DAY_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def trigger_lines(after: Side, before: Side, now_us: int) -> Iterator[str]:
         )
         if trigger.name in known:
             yield f"        before: {_next_words(before, known[trigger.name], now_us)}"
+        yield from (f"        clocks: {each}" for each in _clock_changes(after, trigger, now_us))
     for name in sorted(known.keys() - _by_name(after).keys()):
         yield f"      trigger {name}: taken out"
 
@@ -70,6 +73,7 @@ def trigger_facts(after: Side, before: Side, now_us: int) -> list[Json]:
             **trigger.timing_document,
             "nextFireTime": _next_fact(after, trigger, now_us),
             "nextFireTimeBefore": _next_fact(before, known.get(trigger.name), now_us),
+            "clockChanges": [str(each) for each in _clock_changes(after, trigger, now_us)],
         }
         for _, trigger in _changed(after, before)
     ]
@@ -194,6 +198,12 @@ def _next_run(side: Side, trigger: Trigger, now_us: int) -> Planned | str:
     if line is None:
         return "its calendar is not known here"
     return line.next_run_after(now_us) or "does not fire any more"
+
+
+def _clock_changes(side: Side, trigger: Trigger, now_us: int) -> list[ClockChange]:
+    """List where the trigger meets a change of the clocks within a year."""
+    line = _line(side, side.job, trigger, now_us)
+    return [] if line is None else list(line.clock_changes(now_us, now_us + _YEAR_US))
 
 
 def _line(side: Side, job: Job | None, trigger: Trigger, now_us: int) -> Timeline | None:

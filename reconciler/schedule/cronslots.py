@@ -18,7 +18,7 @@ from reconciler.model.policy import Gap, Overlap
 from reconciler.schedule.cron import Cron
 from reconciler.schedule.zones import DAY_US, FIRST_US, LAST_US, Segment, segment_at
 
-_LONGEST_GAP_US: Final = 3 * 3600 * SECOND_US
+LONGEST_GAP_US: Final = 3 * 3600 * SECOND_US
 """A longer gap is no summer time but a day that a country left out: nothing of it is made up for."""
 
 
@@ -102,6 +102,15 @@ class CronOccurrences:
             at = segment.end_us
         return skipped
 
+    def shown_between(self, start_us: int, end_us: int, offset_us: int, *, limit: int) -> list[int]:
+        """List matching times that a wall with this offset shows in [start, end), as naive local microseconds."""
+        shown: list[int] = []
+        at = self._local_at_or_after(start_us, offset_us)
+        while at is not None and at < end_us and len(shown) < limit:
+            shown.append(at + offset_us)
+            at = self._local_at_or_after(at + 1, offset_us)
+        return shown
+
     @property
     def _keeps_civil_time(self) -> bool:
         return not self.cron.follows_elapsed_time
@@ -156,7 +165,7 @@ class CronOccurrences:
         return segment.start_us if self.gap is Gap.RUN_AFTER else moved
 
     def _moves(self, segment: Segment) -> bool:
-        return 0 < segment.shift_us <= _LONGEST_GAP_US and self.gap is not Gap.SKIP and self._keeps_civil_time
+        return 0 < segment.shift_us <= LONGEST_GAP_US and self.gap is not Gap.SKIP and self._keeps_civil_time
 
     def _skips(self, segment: Segment) -> bool:
         return segment.shift_us > 0 and self._keeps_civil_time and not self._moves(segment)

@@ -7,7 +7,7 @@ leader plans the same slots at the same instants.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from reconciler.model.policy import CalendarAction
 from reconciler.model.run import SkipReason
 from reconciler.model.trigger import Frame
 from reconciler.schedule.calendar import NEVER, Calendar
+from reconciler.schedule.clockchanges import ClockChange, clock_changes, note_of
 from reconciler.schedule.occurrences import Occurrences, compile_timing, parse_instant
 
 _MILLISECOND_US: Final = 1000
@@ -91,6 +92,14 @@ class Timeline:
             return planned
         planned += [Planned(slot_us, slot_us, SkipReason.GAP_SKIPPED) for slot_us in skipped]
         return sorted(planned, key=lambda each: each.slot_us)[:limit]
+
+    def clock_changes(self, after_us: int, until_us: int) -> Iterator[ClockChange]:
+        """List the changes of the clocks in a range that touch times of this trigger."""
+        return clock_changes(self._occurrences, after_us, until_us)
+
+    def clock_note(self, slot_us: int) -> str | None:
+        """Say of a slot that it stands where the clocks change; None for all others."""
+        return note_of(self._occurrences, slot_us)
 
     def opens_at(self, slot_us: int) -> int | None:
         """Say when the calendars that defer a slot are open again, whatever else waits for that; None if never."""

@@ -182,14 +182,16 @@ def _check_holidays(made: Candidate, path: Path, asked: Mapping[str, Json]) -> N
 def _events(made: Candidate, path: Path, files: Files, read: Callable[[bytes], Json]) -> Json:
     """Give an iCalendar window with what its file came to; None where there is no such file, or a bad one."""
     path, named = (*path, "ical"), made.value(*path, "ical")
-    file = posixpath.normpath(posixpath.join(posixpath.dirname(made.file), named))
-    if file not in files:
-        known = [posixpath.relpath(each, posixpath.dirname(made.file)) for each in files]
+    folder = posixpath.dirname(made.file)
+    file = posixpath.normpath(posixpath.join(folder, named))
+    by_path = {posixpath.normpath(each): each for each in files}
+    if file not in by_path:
+        known = [posixpath.relpath(each, folder or ".") for each in files]
         mend = did_you_mean(named, known, otherwise="Commit it to this tree, or correct the path")
         _refuse(made, path, Words("calendar.no-file", f'there is no file "{named}" in this tree', mend))
         return None
     try:
-        return {"ical": named, "windows": read(files[file])}
+        return {"ical": named, "windows": read(files[by_path[file]])}
     except LookupRefusedError as error:
         _refuse(made, path, Words(error.rule, f"{named}: {error.what}", error.mend))
         return None

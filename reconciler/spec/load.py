@@ -17,6 +17,7 @@ from reconciler.model.tree import Definition, SourceFile, Tree
 from reconciler.spec.build import Candidate, candidate, check_shape
 from reconciler.spec.calendars import Files, check_calendar, check_calendars
 from reconciler.spec.check import check, check_names, check_queues
+from reconciler.spec.clocks import clock_warnings
 from reconciler.spec.files import ICALENDAR, Content, Scan, SourceUnavailableError, scan, single
 from reconciler.spec.merge import refuse_reserved_name, take_defaults
 from reconciler.spec.nodes import keys_in
@@ -34,11 +35,18 @@ def load_tree(path: str | Path, *, limits: Limits = DEFAULT_LIMITS, time_zone: s
 
 
 def load_paths(
-    paths: Sequence[str | Path], *, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE
+    paths: Sequence[str | Path],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+    time_zone: str = DEFAULT_TIME_ZONE,
+    warn_from_us: int | None = None,
 ) -> Tree:
-    """Read directories and single files as one tree. Raises SourceUnavailableError."""
+    """Read directories and single files as one tree. Raises SourceUnavailableError.
+
+    `warn_from_us` asks for warnings of the changes of the clocks in the year that begins then.
+    """
     found = [scan(path, limits) if Path(path).is_dir() else single(path, limits) for path in paths]
-    return tree_of(*found, limits=limits, time_zone=time_zone)
+    return tree_of(*found, limits=limits, time_zone=time_zone, warn_from_us=warn_from_us)
 
 
 def load_revision(
@@ -48,7 +56,12 @@ def load_revision(
     return tree_of(scan_revision(path, revision, limits), limits=limits, time_zone=time_zone)
 
 
-def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFAULT_TIME_ZONE) -> Tree:
+def tree_of(
+    *scans: Scan,
+    limits: Limits = DEFAULT_LIMITS,
+    time_zone: str = DEFAULT_TIME_ZONE,
+    warn_from_us: int | None = None,
+) -> Tree:
     """Turn what was scanned into a tree; `time_zone` is that of triggers which name none."""
     texts: dict[str, str] = {}
     problems = list(dict.fromkeys(problem for each in scans for problem in each.problems))
@@ -66,6 +79,9 @@ def tree_of(*scans: Scan, limits: Limits = DEFAULT_LIMITS, time_zone: str = DEFA
         candidates += [candidate(file, document) for document in source.documents]
     _check(candidates, referred, limits=limits, time_zone=time_zone)
     problems += [problem for made in candidates for problem in made.problems]
+    if warn_from_us is not None:
+        sound = (made for made in candidates if made.is_job and made.is_sound)
+        problems += [each for made in sound for each in clock_warnings(made, warn_from_us, time_zone=time_zone)]
     if not HAS_LIBYAML:
         problems.append(_slow_parser(scans[0].root))
     with_problems = {problem.place.file for problem in problems}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import update
 
+from reconciler.store import facts
 from reconciler.store.database import Database, Tx
-from reconciler.store.tables import leader, meta, nodes
+from reconciler.store.tables import leader, nodes
 
 _KEY: Final = "boot_id"
 
@@ -18,20 +19,14 @@ def adopt(database: Database) -> None:
     Every process calls this before it uses the store, so none ever reads a lease of another boot.
     """
     boot_id = database.boot_id
-    if boot_id is None or database.read(_known) == boot_id:
+    if boot_id is None or database.read(lambda tx: facts.known(tx, _KEY)) == boot_id:
         return
 
     def end_all(tx: Tx) -> None:
-        if _known(tx) == boot_id:
+        if facts.known(tx, _KEY) == boot_id:
             return
         tx.execute(update(nodes).where(nodes.c.state != "Dead").values(lease_until_us=0))
         tx.execute(update(leader).values(expires_us=0))
-        tx.execute(delete(meta).where(meta.c.key == _KEY))
-        tx.execute(insert(meta).values(key=_KEY, value=boot_id))
+        facts.note(tx, _KEY, boot_id)
 
     database.tx(end_all)
-
-
-def _known(tx: Tx) -> str | None:
-    found = tx.execute(select(meta.c.value).where(meta.c.key == _KEY)).scalar_one_or_none()
-    return None if found is None else str(found)

@@ -19,6 +19,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from reconciler.errors import SessionLostError
 from reconciler.model.lease import Session, Term
+from reconciler.schedule.zones import tzdata_version
 from reconciler.store.database import Tx
 from reconciler.store.leader import guard
 from reconciler.store.tables import nodes
@@ -59,6 +60,8 @@ class Node:
     lease_until_us: int
     alive: bool
     ended_by: EndedBy | None
+    tzdata: str | None
+    """The release of the time-zone data that its process has."""
 
 
 def register(  # noqa: PLR0913 - the facts of a session, each named at the call
@@ -92,6 +95,7 @@ def register(  # noqa: PLR0913 - the facts of a session, each named at the call
             registered_us=tx.now,
             heartbeat_us=tx.now,
             lease_until_us=tx.lease_now + lease_us,
+            tzdata=tzdata_version(),
         )
         .returning(nodes.c.id)
     ).scalar_one()
@@ -204,4 +208,5 @@ def _node(row: Any) -> Node:
         lease_until_us=row.wall_until_us,
         alive=bool(row.alive),
         ended_by=None if row.ended_by is None else EndedBy(row.ended_by),
+        tzdata=row.tzdata,
     )

@@ -1,4 +1,4 @@
-"""How triggers follow what they depend on: a calendar that was declared anew.
+"""How triggers follow what they depend on: a calendar that was declared anew, or other time-zone data.
 
 Slots that have passed stay as they were decided; what was made ahead is taken back and planned again from now on, by
 the same activation, so that an interval keeps its beat. A run that waits for a calendar to open follows the calendar.
@@ -6,17 +6,21 @@ the same activation, so that an interval keeps its beat. A run that waits for a 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, or_, select, update
 
 from reconciler.model.lease import Term
+from reconciler.schedule import TimingError
 from reconciler.schedule.timeline import Timeline
 from reconciler.store import activations, calendars, deferred, timelines
 from reconciler.store.database import Tx, in_states
+from reconciler.store.leader import guard
 from reconciler.store.ledger import AHEAD, Kept, record_skips
 from reconciler.store.order import order_key_of
+from reconciler.store.slots import with_job
 from reconciler.store.tables import runs
 from reconciler.store.trigger_tables import triggers
 
@@ -26,25 +30,54 @@ Planning = tuple[Any, Timeline]
 
 def replan(tx: Tx, term: Term, names: Collection[str], now_us: int) -> None:
     """Plan the triggers anew that mind one of these calendars; what they owed up to now is settled already."""
-    minding = calendars.minding(tx, names)
-    if not minding:
-        return
-    resolved = timelines.calendars_of(tx, (each.timing for each in minding))
-    lines = {
-        each.id: (each, timelines.timeline_of(each.timing, each.activated_us, (each.job, each.name), resolved))
-        for each in minding
+    lines = _lines(tx, calendars.minding(tx, names))
+    cursors = {key: (each, line, max(now_us, each.settled_us)) for key, (each, line) in lines.items()}
+    _set_back(tx, term, cursors, now_us)
+
+
+def by_local_time(tx: Tx, *, term: Term, after_id: int, limit: int) -> list[int]:
+    """Plan triggers anew that go by local time, since the zone data changed; give the ids of this batch, in order.
+
+    A slot that the new data puts before now, and the old had put after it, is still to come: the cursor goes back to
+    the last slot that was settled. Raises NotLeaderError.
+    """
+    guard(tx, term)
+    local = or_(triggers.c.timing.contains('"timeZone"'), triggers.c.timing.contains('"calendars"'))
+    batch = with_job(local, triggers.c.removed_us.is_(None), triggers.c.id > after_id)
+    now_us = tx.now_us()
+    found = tx.execute(batch.order_by(triggers.c.id).limit(limit)).all()
+    lines = _lines(tx, found)
+    cursors = {
+        key: (each, line, min(each.cursor_us, max(now_us, each.settled_us))) for key, (each, line) in lines.items()
     }
-    rows = []
-    for each, line in lines.values():
-        at_us = max(now_us, each.settled_us)
-        rows.append((each.id, at_us, line.next_after(at_us)))
-    given = tx.rows("given", {"id": int, "at_us": int, "next_fire_us": int}, rows)
+    _set_back(tx, term, cursors, now_us)
+    return [each.id for each in found]
+
+
+def _lines(tx: Tx, found: Sequence[Any]) -> dict[int, tuple[Any, Timeline]]:
+    """Lay out the slots of triggers, by id; what cannot be read is left to `settle`, which tells of it (X2)."""
+    resolved = timelines.calendars_of(tx, (each.timing for each in found))
+    lines = {}
+    for each in found:
+        with contextlib.suppress(TimingError, ValueError, LookupError):
+            line = timelines.timeline_of(each.timing, each.activated_us, (each.job, each.name), resolved)
+            lines[each.id] = each, line
+    return lines
+
+
+def _set_back(tx: Tx, term: Term, cursors: Mapping[int, tuple[Any, Timeline, int]], now_us: int) -> None:
+    """Put cursors where they are told to stand, and take back and move what was planned beyond."""
+    if not cursors:
+        return
+    rows = [(key, cursor_us, line.next_after(cursor_us)) for key, (_, line, cursor_us) in sorted(cursors.items())]
+    given = tx.rows("given", {"id": int, "cursor_us": int, "next_fire_us": int}, rows)
     tx.execute(
         update(triggers)
         .where(triggers.c.id == given.c.id)
-        .values(cursor_us=given.c.at_us, next_fire_us=given.c.next_fire_us, revision=triggers.c.revision + 1)
+        .values(cursor_us=given.c.cursor_us, next_fire_us=given.c.next_fire_us, revision=triggers.c.revision + 1)
     )
-    activations.withdraw(tx, list(lines))
+    activations.withdraw(tx, list(cursors))
+    lines = {key: (each, line) for key, (each, line, _) in cursors.items()}
     _move_waiting(tx, term, lines, now_us)
     _take_up_deferred(tx, term, lines, now_us)
 

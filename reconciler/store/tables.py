@@ -174,6 +174,7 @@ nodes: Final = Table(
     Column("heartbeat_us", BigInteger, nullable=False),
     Column("lease_until_us", BigInteger, nullable=False),
     Column("ended_by", Text),
+    Column("tzdata", Text),
     CheckConstraint(one_of("state", ("Active", "Draining", "Dead")), name="state"),
     partial("ix_nodes_alive_lease_until_us", "lease_until_us", where="state <> 'Dead'"),
     sqlite_autoincrement=True,

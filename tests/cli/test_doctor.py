@@ -9,6 +9,10 @@ import pytest
 
 from reconciler.cli.doctor import _server
 from reconciler.cli.machine import Verdict
+from reconciler.engine.zonedata import PLANNED_WITH
+from reconciler.schedule.zones import tzdata_version
+from reconciler.store import facts
+from reconciler.store.database import Database
 
 Ask = Callable[..., Any]
 
@@ -52,3 +56,13 @@ def test_doctor_minds_settings_of_a_server_that_break_promises() -> None:
     assert verdicts(synchronous_commit="off")["synchronous_commit"] is Verdict.WARN
     assert verdicts(server_version_num="140011")["postgresql"] is Verdict.FAIL
     assert verdicts(connections="90")["connections"] is Verdict.WARN
+
+
+def test_doctor_names_nodes_with_other_time_zone_data(home: Path, asked: Ask, store_url: str) -> None:
+    database = Database.open(store_url)
+    database.tx(lambda tx: facts.note(tx, PLANNED_WITH, "1999z"))
+    database.close()
+
+    told = [each["what"] for each in asked("doctor")["items"] if each["check"] == "time zones"]
+
+    assert f"slots are planned by 1999z; this machine has {tzdata_version()}" in told

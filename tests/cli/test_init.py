@@ -19,7 +19,7 @@ def test_init_writes_what_validates_and_never_writes_over_anything(
 
     assert "wrote  here/jobs.d" in told("init", "here", "--ci", "github")
     monkeypatch.chdir(tmp_path / "here")
-    assert "16 valid definitions" in told("validate")
+    assert "17 valid definitions" in told("validate")
     assert told("config", "show")
     assert yaml.safe_load(Path(".github/workflows/definitions.yaml").read_text())["jobs"]
     assert not Path(".reconciler").exists()

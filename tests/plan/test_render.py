@@ -138,6 +138,7 @@ def test_json_carries_versions_changes_and_fires() -> None:
         "timeZone": "Europe/Berlin",
         "nextFireTime": "2026-01-01T06:30:00Z",
         "nextFireTimeBefore": None,
+        "clockChanges": [],
     }
     assert changes["new"]["fireTimes"]["gained"]["count"] == 10 + 4 * 24 * 14
     assert changes["changed"]["generation"] == 4

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, delete, text, update
 
+from reconciler.engine.zonedata import PLANNED_WITH
 from reconciler.store import schema
 from reconciler.store.database import Database
 from reconciler.store.tables import leader, meta, metadata
@@ -90,4 +91,5 @@ def _empty(connection: Connection) -> None:
     for table in reversed(metadata.sorted_tables):
         if table not in (leader, meta):
             connection.execute(delete(table))
+    connection.execute(delete(meta).where(meta.c.key == PLANNED_WITH))
     connection.execute(update(leader).values(term=0, owner="", acquired_us=0, expires_us=0))

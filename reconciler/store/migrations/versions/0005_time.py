@@ -56,6 +56,7 @@ def upgrade() -> None:
     where = sa.text("expires_us IS NOT NULL AND state IN ('Blocked', 'Pending', 'Retrying', 'Scheduled')")
     op.create_index("ix_runs_expires_us", "runs", ["expires_us"], postgresql_where=where, sqlite_where=where)
     op.add_column("nodes", sa.Column("ended_by", sa.Text(), nullable=True))
+    op.add_column("nodes", sa.Column("tzdata", sa.Text(), nullable=True))
     op.execute("UPDATE nodes SET ended_by = 'Lease' WHERE state = 'Dead'")
 
 
