@@ -120,7 +120,7 @@ def _check_command(made: Candidate, payload: Mapping[str, Json]) -> None:
         if f"{variable['name']}=".startswith(RESERVED):
             words = Words("payload.reserved", f'"{variable["name"]}" is set by the worker alone', "Use another name")
             _refuse(made, ("env", index, "name"), words)
-        if _looks_secret(variable["name"], variable["value"]):
+        if looks_secret(variable["name"], variable["value"]):
             what = f'"{variable["name"]}" looks like a secret, and everybody who reads the repository reads it'
             mend = "Take the value out and replace it wherever it is valid; secret references come with a later version"
             _refuse(made, ("env", index, "value"), Words("secret.literal", what, mend))
@@ -141,7 +141,8 @@ def _script_of(argv: list[str]) -> int | None:
     return None
 
 
-def _looks_secret(name: str, value: str) -> bool:
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable of that name and value is one that must not stand in a file that many read."""
     if names_in(value) or not value:
         return False
     words = name.upper().split("_")

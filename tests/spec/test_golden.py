@@ -19,7 +19,7 @@ CODE = Path(load.__file__).parents[1]
 RULE = re.compile(
     r'"((?:yaml|file|tree|schema|cron|zone|timing|trigger|parameter|payload|placeholder|name|secret|queue|calendar|defaults)\.[a-z-]+)"'
 )
-NOT_ABOUT_FILES = {"placeholder.size", "calendar.not-installed"}
+NOT_ABOUT_FILES = {"placeholder.size", "calendar.not-installed", "timing.clock-change"}
 
 
 def groups() -> list[str]:
