@@ -3,8 +3,8 @@
 A changed timing starts a new activation at the apply instant: slots up to it belong to the old one, later slots to the
 new one, none to both (S6). Look-ahead runs of later slots are withdrawn in the same transaction; runs of slots that
 have passed stay, also where jitter or a calendar lets them wait. A new, re-created or changed trigger never fires for a
-slot before its activation; nor does an activation begin before the clock that its trigger was last settled by, so that
-a step back of the clock brings no slot back.
+slot before its activation; nor does an activation begin before the clock that its trigger was last settled by, or a
+slot whose run has begun, so that a step back of the clock brings no slot back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reconciler.store import deferred, timelines
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import StoredTrigger, triggers_of
 from reconciler.store.history import Ending, end
-from reconciler.store.ledger import AHEAD, take_back
+from reconciler.store.ledger import AHEAD, lived, take_back
 from reconciler.store.order import order_key_of
 from reconciler.store.tables import definitions, runs
 from reconciler.store.trigger_tables import slots, triggers
@@ -123,8 +123,9 @@ def _begin_again(
     if not begun:
         return
     rows = []
+    before_us = lived(tx, [stored.id for stored, _ in begun], now_us)
     for stored, declared in begun:
-        at_us = max(now_us, stored.settled_us)
+        at_us = max(now_us, stored.settled_us, before_us.get(stored.id, 0))
         first_us = _first_fire(declared, at_us, calendars)
         rows.append((stored.id, declared.timing, declared.rules, declared.trigger.suspend, at_us, first_us))
     columns = {"id": int, "timing": str, "rules": str, "suspended": bool, "at_us": int, "next_fire_us": int}

@@ -13,7 +13,7 @@ from reconciler.model.run import RunState, SkipReason
 from reconciler.schedule.timeline import Planned
 from reconciler.store.database import Tx, in_states
 from reconciler.store.order import order_key
-from reconciler.store.tables import runs
+from reconciler.store.tables import run_history, runs
 from reconciler.store.trigger_tables import slots
 
 AHEAD: Final = (RunState.SCHEDULED,)
@@ -82,6 +82,26 @@ def record_skips(tx: Tx, kept: Sequence[Kept], *, now_us: int, by: str) -> dict[
     values = select(*(given.c[name] for name in columns), literal(now_us), literal(by))
     tx.execute(tx.insert_new(slots, [*columns, "recorded_us", "recorded_by"], values.where(true())))
     return dict(Counter(str(reason) for *_, reason, _ in rows))
+
+
+def lived(tx: Tx, trigger_ids: Sequence[int], now_us: int) -> dict[int, int]:
+    """Give the last slot of each trigger that is later than now and not ahead any more, where there is one.
+
+    There is none unless the clock stepped back: its run was promoted, or is over, by a clock that had been there.
+    """
+    begun = select(runs.c.trigger_id, runs.c.slot_us).where(
+        tx.among(runs.c.trigger_id, trigger_ids), runs.c.slot_us > now_us, ~in_states(runs.c.state, AHEAD)
+    )
+    over = select(run_history.c.trigger_id, run_history.c.slot_us).where(
+        tx.among(run_history.c.trigger_id, trigger_ids),
+        run_history.c.slot_us > now_us,
+        run_history.c.finished_us > now_us,
+    )
+    found: dict[int, int] = {}
+    for query in (begun, over):
+        for row in tx.execute(query):
+            found[row.trigger_id] = max(row.slot_us, found.get(row.trigger_id, 0))
+    return found
 
 
 def take_back(

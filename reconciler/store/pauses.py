@@ -89,7 +89,9 @@ def pause(tx: Tx, job: str, *, actor: str, reason: str = "", until_us: int | Non
         raise RefusedError("the pause would be over before it begins: give a later end, or none")
     _touch(tx, found.id)
     facts = {"reason": reason, "paused_by": actor, "until_us": until_us, "catch_up": False}
-    changed = tx.execute(update(pauses).where(pauses.c.job == job, _is_on(now_us)).values(**facts))
+    begun_us = case((pauses.c.paused_us > now_us, now_us), else_=pauses.c.paused_us)  # the clock may have stepped back
+    again = update(pauses).where(pauses.c.job == job, _is_on(now_us)).values(paused_us=begun_us, **facts)
+    changed = tx.execute(again)
     if changed.rowcount == 0:
         tx.execute(insert(pauses).values(job=job, paused_us=now_us, **facts))
     told = f"by {actor}" + (f": {reason}" if reason else "")

@@ -1,7 +1,8 @@
 """How triggers follow what they depend on: a calendar that was declared anew, or other time-zone data.
 
-Slots that have passed stay as they were decided; what was made ahead is taken back and planned again from now on, by
-the same activation, so that an interval keeps its beat. A run that waits for a calendar to open follows the calendar.
+Slots that have passed stay as they were decided; what was made ahead is taken back and planned again from now on. The
+new activation counts from where the old one did, so that an interval keeps its beat. A run that waits for a calendar to
+open follows the calendar.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from reconciler.schedule.timeline import Timeline
 from reconciler.store import activations, calendars, deferred, timelines
 from reconciler.store.database import Tx, in_states
 from reconciler.store.leader import guard
-from reconciler.store.ledger import AHEAD, Kept, record_skips
+from reconciler.store.ledger import AHEAD, Kept, lived, record_skips
 from reconciler.store.order import order_key_of
 from reconciler.store.slots import with_job
 from reconciler.store.tables import runs
@@ -28,11 +29,14 @@ Planning = tuple[Any, Timeline]
 """A trigger with what its slots get of its job, and its slots as they are planned now."""
 
 
+Cursor = tuple[Any, Timeline, int]
+"""The same, and where its cursor is to stand."""
+
+
 def replan(tx: Tx, term: Term, names: Collection[str], now_us: int) -> None:
     """Plan the triggers anew that mind one of these calendars; what they owed up to now is settled already."""
     lines = _lines(tx, calendars.minding(tx, names))
-    cursors = {key: (each, line, max(now_us, each.settled_us)) for key, (each, line) in lines.items()}
-    _set_back(tx, term, cursors, now_us)
+    _set_back(tx, term, _lived_until(tx, lines, now_us), now_us)
 
 
 def by_local_time(tx: Tx, *, term: Term, after_id: int, limit: int) -> list[int]:
@@ -47,14 +51,13 @@ def by_local_time(tx: Tx, *, term: Term, after_id: int, limit: int) -> list[int]
     now_us = tx.now_us()
     found = tx.execute(batch.order_by(triggers.c.id).limit(limit)).all()
     lines = _lines(tx, found)
-    cursors = {
-        key: (each, line, min(each.cursor_us, max(now_us, each.settled_us))) for key, (each, line) in lines.items()
-    }
-    _set_back(tx, term, cursors, now_us)
+    cursors = _lived_until(tx, lines, now_us)
+    settled = {key: (each, line, min(each.cursor_us, at_us)) for key, (each, line, at_us) in cursors.items()}
+    _set_back(tx, term, settled, now_us)
     return [each.id for each in found]
 
 
-def _lines(tx: Tx, found: Sequence[Any]) -> dict[int, tuple[Any, Timeline]]:
+def _lines(tx: Tx, found: Sequence[Any]) -> dict[int, Planning]:
     """Lay out the slots of triggers, by id; what cannot be read is left to `settle`, which tells of it (X2)."""
     resolved = timelines.calendars_of(tx, (each.timing for each in found))
     lines = {}
@@ -65,7 +68,15 @@ def _lines(tx: Tx, found: Sequence[Any]) -> dict[int, tuple[Any, Timeline]]:
     return lines
 
 
-def _set_back(tx: Tx, term: Term, cursors: Mapping[int, tuple[Any, Timeline, int]], now_us: int) -> None:
+def _lived_until(tx: Tx, lines: Mapping[int, Planning], now_us: int) -> dict[int, Cursor]:
+    """Say up to where each trigger's slots have been, whatever the clock says now."""
+    before_us = lived(tx, list(lines), now_us)
+    return {
+        key: (each, line, max(now_us, each.settled_us, before_us.get(key, 0))) for key, (each, line) in lines.items()
+    }
+
+
+def _set_back(tx: Tx, term: Term, cursors: Mapping[int, Cursor], now_us: int) -> None:
     """Put cursors where they are told to stand, and take back and move what was planned beyond."""
     if not cursors:
         return
@@ -74,7 +85,7 @@ def _set_back(tx: Tx, term: Term, cursors: Mapping[int, tuple[Any, Timeline, int
     tx.execute(
         update(triggers)
         .where(triggers.c.id == given.c.id)
-        .values(cursor_us=given.c.cursor_us, next_fire_us=given.c.next_fire_us, revision=triggers.c.revision + 1)
+        .values(activation=triggers.c.activation + 1, cursor_us=given.c.cursor_us, next_fire_us=given.c.next_fire_us)
     )
     activations.withdraw(tx, list(cursors))
     lines = {key: (each, line) for key, (each, line, _) in cursors.items()}
@@ -83,8 +94,11 @@ def _set_back(tx: Tx, term: Term, cursors: Mapping[int, tuple[Any, Timeline, int
 
 
 def _move_waiting(tx: Tx, term: Term, lines: Mapping[int, Planning], now_us: int) -> None:
-    """Let the runs that wait be due when the calendars open now; those that join a later slot become ledger rows."""
-    mine = tx.among(runs.c.trigger_id, list(lines)), in_states(runs.c.state, AHEAD)
+    """Let the runs that wait be due when the calendars open now; those that join a later slot become ledger rows.
+
+    What is due stays as it was decided, whether or not it was promoted yet.
+    """
+    mine = tx.among(runs.c.trigger_id, list(lines)), in_states(runs.c.state, AHEAD), runs.c.due_us > now_us
     waiting = select(runs.c.id, runs.c.trigger_id, runs.c.slot_us, runs.c.due_us).where(*mine)
     moved: list[tuple[int, int]] = []
     dropped: list[tuple[int, Kept]] = []

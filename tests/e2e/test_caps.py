@@ -25,6 +25,7 @@ def test_two_workers_never_run_more_of_a_queue_than_it_has_places(cluster: Clust
     _declare(cluster, "narrow", max=PLACES)
     # A job notes how many others are at it: what the world outside sees, whatever the store says.
     begin, end = 'mkdir "$0/run-$$"; ls "$0" | grep -c ^run- >> "$0/seen"', 'sleep 0.2; rmdir "$0/run-$$"'
+    begin += '; until [ -e "$0/go" ]; do sleep 0.05; done'  # the first ones stay until the others were seen to wait
     argv = ["sh", "-c", f"{begin}; {end}", str(effects)]
     cluster.job("busy", queue="narrow", handler={"type": "command", "with": {"argv": argv}})
     cluster.serve()
@@ -35,6 +36,7 @@ def test_two_workers_never_run_more_of_a_queue_than_it_has_places(cluster: Clust
 
     run_ids = [cluster.trigger("busy") for _ in range(RUNS)]
     until(lambda: "waits for a place in queue 'narrow' (max 2)" in _reasons(cluster), seconds=20)
+    (effects / "go").touch()
     ended = [cluster.ended(run_id, seconds=60) for run_id in run_ids]
 
     seen = [int(line) for line in (effects / "seen").read_text().split()]

@@ -12,6 +12,7 @@ from tests.protocol.simulation.shrink import shrunk, smallest, told
 
 IN_CI = 350
 IN_PROOF = 5000
+REASONS = {"Paused", "Suspended", "MisfireSkipped", "BlackoutSkipped", "Deferred"}
 MANY_STEPS = 30
 """So many deviations that most of them cannot matter."""
 
@@ -44,6 +45,7 @@ def proves_activity(verdicts: Sequence[Verdict]) -> bool:
         and sum(verdict.refused for verdict in verdicts) > len(verdicts) / 50
         and sum(verdict.terms for verdict in verdicts) > len(verdicts) * 1.2
         and sum(verdict.runs for verdict in verdicts) > len(verdicts) * 4
+        and {reason for verdict in verdicts for reason in verdict.reasons} >= REASONS
     )
 
 

@@ -157,6 +157,43 @@ def test_waiting_runs_that_come_to_be_due_together_become_one(store: Store) -> N
     assert slots(store.runs()) == [40.0, 50.0, 60.0]
 
 
+def test_a_run_that_is_due_stays_whatever_the_calendar_says_now(store: Store) -> None:
+    """Found by the simulation: a run that nobody had promoted yet was taken back after its instant."""
+    store.apply(closed(1000, 2000), minding("Skip"))
+    store.clock.turn(8)
+    store.settle()
+    store.clock.turn(3)
+    (run,) = store.runs()
+    assert run.state is RunState.SCHEDULED
+
+    store.apply(closed(1, 30))
+    store.promote()
+
+    assert [(slots([each]), each.state) for each in store.runs()] == [([10.0], RunState.PENDING)]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_step_back_and_an_edit_bring_no_begun_slot_back(store: Store, *, is_over: bool) -> None:
+    """Found by the simulation (S1): the run had begun by a clock that no pass had settled by."""
+    node = store.node("worker")
+    store.apply(closed(1000, 2000), minding("Skip"))
+    store.clock.turn(8)
+    store.settle()
+    store.clock.turn(3)
+    store.promote()
+    (claim,) = store.claim(node)
+    if is_over:
+        store.clock.turn(1)
+        store.finish(node, claim)
+    store.clock.at_us -= 7 * SECOND_US
+
+    store.apply(closed(2, 30))
+    pass_time(store, 20)
+
+    assert 10.0 not in told(store)
+    assert slots(store.runs()).count(10.0) == 1
+
+
 def test_what_a_trigger_owed_before_an_edit_goes_by_the_old_calendar(store: Store) -> None:
     store.apply(closed(5, 100), minding("Skip"))
     store.clock.turn(35)

@@ -196,3 +196,15 @@ def test_who_paused_resumed_and_ended_is_kept(store: Store) -> None:
         ("ops", "job.resumed"),
         ("leader/1", "pause.ended"),
     ]
+
+
+def test_a_pause_can_be_shortened_after_the_clock_stepped_back(store: Store) -> None:
+    """Found by the simulation: its end would have come before its beginning."""
+    store.apply(job("pulse", every="10s"))
+    store.pause("pulse")
+    store.clock.at_us -= 60 * SECOND_US
+
+    store.pause("pulse", until_us=store.clock.at_us + 10 * SECOND_US)
+
+    (pause,) = store.database.read(pauses.listed)
+    assert pause.paused_us == store.clock.at_us

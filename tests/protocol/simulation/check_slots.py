@@ -15,7 +15,6 @@ from tests.protocol.simulation.cast import Transaction
 from tests.protocol.simulation.evidence import Checker
 from tests.protocol.simulation.people import BACKOFF_US
 from tests.protocol.simulation.witness import Change
-from tests.protocol.simulation.world import ELAPSED_START_US
 from tests.turned import START_US
 
 _UNITS: Final = {"s": 1, "m": 60}
@@ -29,8 +28,6 @@ class Activation:
 
     timing: str
     begun_us: int
-    lived_us: int
-    """The latest wall time that had been before it began: later than `begun_us` after a step back."""
     ended_us: int | None = None
 
 
@@ -62,7 +59,7 @@ class Slots(Checker):
         for trigger_id, slot_us in self.touched:
             if (number := self.became[trigger_id, slot_us]) > 1:
                 what = f"slot {_shown(slot_us)} of trigger {trigger_id} stands {number} times after {by.thread}"
-                self.say("S1", what, is_known=self._is_lived_again(trigger_id, slot_us))
+                self.say("S1", what)
         self.touched.clear()
 
     def end(self) -> None:
@@ -89,18 +86,12 @@ class Slots(Checker):
                 self.say("S4", f"trigger {new['id']} skipped an activation", change)
             if activations and activations[-1].ended_us is None:
                 activations[-1].ended_us = new["activated_us"]
-            lived_us = self.evidence.world.latest_wall_us(ELAPSED_START_US, change.at_us)
-            activations.append(Activation(new["timing"], new["activated_us"], lived_us))
+            activations.append(Activation(new["timing"], new["activated_us"]))
         elif new["cursor_us"] < old["cursor_us"]:
             back = f"from {_shown(old['cursor_us'])} to {_shown(new['cursor_us'])}"
             self.say("S4", f"the cursor of trigger {new['id']} went back {back}", change)
         if new["removed_us"] is not None and activations[-1].ended_us is None:
             activations[-1].ended_us = new["removed_us"]
-
-    def _is_lived_again(self, trigger_id: int, slot_us: int) -> bool:
-        """Tell whether an activation began after a step back of the wall clock, before a slot that had been already."""
-        begun = self.activations.get(trigger_id, ())
-        return len(self.evidence.world.walls) > 1 and any(each.begun_us < slot_us <= each.lived_us for each in begun)
 
     def _see_run(self, change: Change, by: Transaction) -> None:
         """A run is claimable from its instant on, by the latest wall clock that its writer can have read."""

@@ -15,8 +15,8 @@ from tests.protocol.simulation.evidence import Checker, Evidence
 _CHECKERS: Final = (Claims, Lead, Slots, Life, Places)
 
 
-def judge(evidence: Evidence) -> tuple[list[str], list[str]]:
-    """List every violation, with every error that should not have been met; and the violations that are known."""
+def judge(evidence: Evidence) -> list[str]:
+    """List every violation, with every error that should not have been met."""
     checkers: list[Checker] = [make(evidence) for make in _CHECKERS]
     transactions = evidence.world.transactions
     for number, changes in itertools.groupby(evidence.changes, key=lambda change: change.transaction):
@@ -30,4 +30,4 @@ def judge(evidence: Evidence) -> tuple[list[str], list[str]]:
     for checker in checkers:
         checker.end()
     found = itertools.chain.from_iterable(checker.found for checker in checkers)
-    return [*evidence.errors, *found], list(itertools.chain.from_iterable(checker.known for checker in checkers))
+    return [*evidence.errors, *found]

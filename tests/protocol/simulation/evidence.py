@@ -38,8 +38,6 @@ class Checker:
     tables: ClassVar[frozenset[str]]
     evidence: Evidence
     found: list[str] = field(default_factory=list)
-    known: list[str] = field(default_factory=list)
-    """Violations that docs/simulation.md tells of."""
 
     def see(self, change: Change, by: Transaction) -> None:
         """Look at one change of one of `tables`."""
@@ -50,7 +48,7 @@ class Checker:
     def end(self) -> None:
         """Look at what stands in the end."""
 
-    def say(self, law: str, what: str, change: Change | None = None, *, is_known: bool = False) -> None:
+    def say(self, law: str, what: str, change: Change | None = None) -> None:
         """Note a violation."""
         at = "" if change is None else f" (at {(change.at_us - ELAPSED_START_US) / SECOND_US:.3f} s)"
-        (self.known if is_known else self.found).append(f"{law}: {what}{at}")
+        self.found.append(f"{law}: {what}{at}")

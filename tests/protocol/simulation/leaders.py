@@ -11,6 +11,7 @@ from reconciler.engine.leader import Candidate
 from reconciler.engine.loop import Duties, Duty
 from reconciler.engine.materialise import Materialise
 from reconciler.engine.reap import Reap
+from reconciler.engine.unpause import Unpause
 from reconciler.errors import NotLeaderError, StoreUnavailableError
 from reconciler.model.lease import Term
 from reconciler.model.policy import DEFAULT_MISFIRE
@@ -80,6 +81,7 @@ class Leaders:
             [
                 Duty("materialise", self._under(materialise.step, _MATERIALISE_SECONDS)),
                 Duty("reap", self._under(reap.step, _REAP_SECONDS)),
+                Duty("unpause", self._under(Unpause(seat.database, bounds).step, _REAP_SECONDS)),
             ],
             clock=seat,
             exclusive=threading.Lock(),

@@ -8,28 +8,34 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from reconciler.clock import SECOND_US
-from reconciler.errors import NotFoundError, NotLeaderError, StoreUnavailableError
-from reconciler.model.kinds import Declared
+from reconciler.clock import SECOND_US, iso
+from reconciler.errors import NotFoundError, NotLeaderError, RefusedError, StoreUnavailableError
+from reconciler.model.kinds import KINDS, Declared
 from reconciler.model.lease import Term
 from reconciler.model.policy import OnDelete
-from reconciler.store import definitions, passes, places, revisions, runs
+from reconciler.store import definitions, passes, pauses, places, revisions, runs
 from reconciler.store.database import Database, Tx
 from tests.protocol.simulation.cast import Process
 from tests.protocol.simulation.leaders import Leaders
 from tests.protocol.simulation.plan import TIMINGS, Scenario
 from tests.protocol.simulation.stage import Seat
 from tests.protocol.simulation.world import World
-from tests.store.cast import job, queue
+from tests.store.cast import calendar, job, queue
 
 ANCHOR: Final = "2026-01-01T00:00:00Z"
 OPERATOR: Final = "operator"
 NARROW: Final = "narrow"
 """The queue of two of the jobs."""
+FREEZE: Final = "freeze"
+"""The calendar that some triggers mind."""
+OPEN: Final = {"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}
+"""A window long past: it closes nothing."""
 MAX_ATTEMPTS: Final = 2
 BACKOFF_US: Final = SECOND_US
 _RETRY: Final = {"maxAttempts": MAX_ATTEMPTS, "backoff": "Fixed", "initial": "1s"}
-_EDITS_A_CAP: Final = 0.25
+_PAUSES: Final = 0.25
+_EDITS_A_CAP: Final = 0.2
+_EDITS_THE_CALENDAR: Final = 0.5
 _AGAIN_SECONDS: Final = 0.7
 _ON_TIME_US: Final = round(TIMINGS.on_time_seconds * SECOND_US)
 
@@ -54,7 +60,10 @@ class Operator:
         """Do a handful of things, and no more."""
         for number in range(self._seat.whole(1, 3)):
             self._world.sleep(self._seat.whole(300, 3000) / 1000)
-            if number and self._seat.fraction() < 0.4:
+            drawn = self._seat.fraction()
+            if drawn < _PAUSES:
+                self._pause_or_resume()
+            elif number and drawn < 0.5:
                 self._cancel()
             else:
                 self._trigger(f"request-{number}")
@@ -72,11 +81,24 @@ class Operator:
         run_id = known[self._seat.whole(0, len(known) - 1)] if known else 1
         self._asked(lambda tx: runs.cancel(tx, run_id, actor=OPERATOR))
 
+    def _pause_or_resume(self) -> None:
+        """Pause a job that fires, for a while or for good, or resume it; with what was missed or without."""
+        name, way = ("alpha", "beta")[self._seat.whole(0, 1)], self._seat.whole(0, 3)
+        if way > 1:
+            self._asked(lambda tx: pauses.resume(tx, name, actor=OPERATOR, catch_up=way == 2))
+            return
+        for_us = self._seat.whole(500, 4000) * 1000 if way else None
+        self._asked(
+            lambda tx: pauses.pause(
+                tx, name, actor=OPERATOR, reason="", until_us=None if for_us is None else tx.now_us() + for_us
+            )
+        )
+
     def _asked(self, fn: Callable[[Tx], Any]) -> Any:
         while True:
             try:
                 return self._seat.database.tx(fn)
-            except NotFoundError:
+            except (NotFoundError, RefusedError):
                 return None
             except StoreUnavailableError:
                 self._world.sleep(_AGAIN_SECONDS)
@@ -94,6 +116,7 @@ class Committer:
         self._edited = world.scenario.intervals[2]
         self._specs = declared_first(world.scenario)
         self._caps = world.scenario.caps
+        self._freeze = OPEN
 
     def act(self) -> None:
         """Make a few edits."""
@@ -104,8 +127,11 @@ class Committer:
             self._apply_until_done()
 
     def _edit(self) -> None:
-        if self._seat.fraction() < _EDITS_A_CAP:
+        if (drawn := self._seat.fraction()) < _EDITS_A_CAP:
             self._caps = (self._cap(), self._cap())
+            return
+        if drawn < _EDITS_THE_CALENDAR:
+            self._freeze = self._window()
             return
         name = ("alpha", "beta")[self._seat.whole(0, 1)]
         spec = self._specs.get(name)
@@ -115,18 +141,45 @@ class Committer:
                 "triggers": [{"name": "often", "every": self._edited, "anchor": ANCHOR}],
             }
             return
-        match self._seat.whole(0, 4):
+        match self._seat.whole(0, 7):
             case 0:
                 spec["suspend"] = not spec.get("suspend", False)
             case 1:
                 del self._specs[name]
-            case 2:
+            case 2 | 3:
+                self._edit_trigger(spec)
+            case _:
+                self._edit_spec(spec)
+
+    def _edit_spec(self, spec: dict[str, Any]) -> None:
+        match self._seat.whole(0, 3):
+            case 0:
                 spec["triggers"] = [] if spec["triggers"] else [{"name": "often", "every": self._edited}]
-            case 3:
+            case 1:
                 anchor = {"anchor": ANCHOR} if self._seat.fraction() < 0.5 else {}
                 spec["triggers"] = [{"name": "often", "every": self._other(spec), **anchor}]
+            case 2:
+                spec["priority"] = self._seat.whole(4, 5)  # above the others it could starve them
             case _:
-                spec["priority"] = self._seat.whole(4, 6)
+                spec["startingDeadline"] = ("1s", "5s", "1h")[self._seat.whole(0, 2)]
+
+    def _edit_trigger(self, spec: dict[str, Any]) -> None:
+        """Change what a trigger says beside its interval."""
+        policy = ("FireNow", "SkipToNext", "RunAllMissed")[self._seat.whole(0, 2)]
+        action = ("Skip", "Defer")[self._seat.whole(0, 1)]
+        changes: list[dict[str, Any]] = [
+            {"misfire": {"policy": policy}},
+            {"calendars": _minding(action)},
+            {"suspend": policy == "FireNow"},
+        ]
+        change = changes[self._seat.whole(0, 2)]
+        spec["triggers"] = [{**each, **change} for each in spec["triggers"]]
+
+    def _window(self) -> dict[str, str]:
+        """Draw when the calendar is closed: a few seconds around now."""
+        now_us = self._seat.now_us()
+        first_us = now_us + self._seat.whole(-3000, 3000) * 1000
+        return {"from": iso(first_us), "to": iso(first_us + self._seat.whole(500, 5000) * 1000)}
 
     def _cap(self) -> int | None:
         return (None, 1, 2, 3)[self._seat.whole(0, 3)]
@@ -140,19 +193,26 @@ class Committer:
             try:
                 term = self._leaders.term()
                 with self._world.acting(term=term.number):
-                    apply(self._seat.database, term, self._specs, self._uids, caps=self._caps)
+                    apply(self._seat.database, term, self._specs, self._uids, caps=self._caps, freeze=self._freeze)
             except (NotLeaderError, StoreUnavailableError):
                 self._world.sleep(_AGAIN_SECONDS)
             else:
                 return
 
 
+def _minding(action: str) -> list[dict[str, str]]:
+    return [{"name": FREEZE, "action": action}]
+
+
 def declared_first(scenario: Scenario) -> dict[str, dict[str, Any]]:
     """Declare three jobs, two that are tried again when they fail, and one without a trigger."""
     first, second, _ = scenario.intervals
     return {
-        "alpha": {"triggers": [{"name": "often", "every": first}], "retry": _RETRY},
-        "beta": {"queue": NARROW, "triggers": [{"name": "often", "every": second, "anchor": ANCHOR}]},
+        "alpha": {"triggers": [{"name": "often", "every": first, "calendars": _minding("Skip")}], "retry": _RETRY},
+        "beta": {
+            "queue": NARROW,
+            "triggers": [{"name": "often", "every": second, "anchor": ANCHOR, "calendars": _minding("Defer")}],
+        },
         "gamma": {"queue": NARROW, "retry": _RETRY},
     }
 
@@ -164,16 +224,18 @@ def apply(
     uids: Iterator[str],
     *,
     caps: tuple[int | None, int | None],
+    freeze: Mapping[str, str] = OPEN,
 ) -> None:
     """Bring the store to what is declared, as a leader's pass does."""
     of_queue, of_all = caps
     narrow = queue(NARROW, **({} if of_queue is None else {"max": of_queue}))
-    wanted: dict[str, Declared] = {name: job(name, **spec) for name, spec in specs.items()} | {NARROW: narrow}
+    wanted: dict[str, Declared] = {name: job(name, **spec) for name, spec in specs.items()} | {
+        NARROW: narrow,
+        FREEZE: calendar(FREEZE, dict(freeze)),
+    }
     pass_id = database.tx(lambda tx: passes.start(tx, term, "default", pass_id=None))
     known = {
-        each.name: each
-        for kind in ("Job", "Queue")
-        for each in database.read(partial(definitions.listed, limit=100, kind=kind))
+        each.name: each for kind in KINDS for each in database.read(partial(definitions.listed, limit=100, kind=kind))
     }
     staged = [
         revisions.Staged(old.uid if old else next(uids), old.generation + 1 if old else 1, each, "jobs.yaml", 1)

@@ -37,13 +37,13 @@ class Verdict:
 
     scenario: Scenario
     violations: Sequence[str]
-    known: Sequence[str]
-    """Violations that docs/simulation.md tells of."""
     steps: Sequence[int]
     faults: Sequence[str]
     refused: int
     terms: int
     runs: int
+    reasons: frozenset[str]
+    """Why slots did not run."""
     length: int
     trace: Sequence[str]
 
@@ -113,16 +113,18 @@ class Player:
     def _verdict(self, evidence: Evidence, tape: Tape) -> Verdict:
         world = evidence.world
         count = self._stage.store.execute
-        violations, known = judge(evidence)
+        violations = judge(evidence)
         return Verdict(
             scenario=world.scenario,
             violations=violations,
-            known=known,
             steps=tape.deviations,
             faults=[f"{fault} of {whom} at step {step}" for _, step, fault, whom in world.faults],
             refused=evidence.seen.refused,
             terms=count("SELECT term FROM leader").fetchone()[0],
             runs=count("SELECT count(*) FROM run_history").fetchone()[0],
+            reasons=frozenset(
+                row["reason"] for change in evidence.changes if change.table == "slots" and (row := change.new)
+            ),
             length=world.steps,
             trace=world.trace or (),
         )

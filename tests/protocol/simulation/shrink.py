@@ -51,7 +51,6 @@ def told(verdict: Verdict, *, mutant: str | None = None) -> str:
             f"{verdict.length} steps, {len(verdict.steps)} of them off the plain order; {verdict.runs} runs ended",
             f"{verdict.terms} terms, {verdict.refused} reports refused",
             *(f"  fault: {each}" for each in verdict.faults),
-            *(f"  known: {each}" for each in verdict.known[:_MOST_TOLD]),
             *(violations or ["  every invariant held"]),
             f"again: {again}",
         ]

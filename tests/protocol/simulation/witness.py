@@ -15,7 +15,7 @@ _WATCHED: Final = {
     "leader": "term owner expires_us",
     "nodes": "id state lease_until_us",
     "triggers": "id timing activation activated_us cursor_us removed_us",
-    "slots": "trigger_id slot_us recorded_by",
+    "slots": "trigger_id slot_us recorded_by reason",
     "requirements": "id queue",
     "queues": "name max_running",
     "runs": "id trigger_id slot_us requirement_id due_us state fence attempt lost_leases node_id created_by",
