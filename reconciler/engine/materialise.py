@@ -35,6 +35,10 @@ class SlotsSettled(Event):
 
     runs: int
     skipped: Mapping[str, int]
+    misfires: Mapping[str, int]
+    """Slots that were noticed too late, by the policy that decided over them."""
+    deferred: Mapping[str, int]
+    """Slots that wait for a calendar, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +73,15 @@ class Materialise:
             return outlook.pause_seconds(self._bounds.look_ahead_us)
         bounds = replace(self._bounds, stepped=stepped) if stepped else self._bounds
         more = self._promote(term)
-        made, due, skipped = 0, 0, Counter[str]()
+        made, due = 0, 0
+        skipped, misfires, deferred = Counter[str](), Counter[str](), Counter[str]()
         while True:
             settled = self._database.tx(lambda tx: slots.settle(tx, term, bounds))
             made += settled.runs
             due += settled.due
             skipped.update(settled.skipped)
+            misfires.update(settled.misfires)
+            deferred.update(settled.deferred)
             self._tell(settled.broken)
             more = self._promote(term) or more
             if not settled.more:
@@ -82,7 +89,7 @@ class Materialise:
         if due:
             self._database.hint()
         if made or skipped:
-            emit(SlotsSettled(made, dict(skipped)))
+            emit(SlotsSettled(made, dict(skipped), dict(misfires), dict(deferred)))
         return _SHORTEST_SECONDS if more else self._look()[0].pause_seconds(self._bounds.look_ahead_us)
 
     def _look(self) -> tuple[Outlook, tuple[int, int] | None]:

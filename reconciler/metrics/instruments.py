@@ -178,6 +178,15 @@ class LeaderInstruments:
             ["source"],
             registry=registry,
         )
+        self._misfires = Counter(
+            "reconciler_misfires",
+            "Slots that were noticed too late, by the policy that decided over them.",
+            ["policy"],
+            registry=registry,
+        )
+        self._deferred = Counter(
+            "reconciler_deferred", "Slots that waited for a calendar to open.", ["calendar"], registry=registry
+        )
         self._slots = Counter(
             "reconciler_slots",
             "Slots that this leader settled: run or skipped, and why.",
@@ -255,6 +264,10 @@ class LeaderInstruments:
         self._slots.labels("run", "").inc(event.runs)
         for reason, number in event.skipped.items():
             self._slots.labels("skipped", reason).inc(number)
+        for policy, number in event.misfires.items():
+            self._misfires.labels(policy).inc(number)
+        for calendar, number in event.deferred.items():
+            self._deferred.labels(calendar).inc(number)
 
     def _on_step(self, event: ClockStepped) -> None:
         self._steps.labels("forward" if event.seconds > 0 else "back").inc()

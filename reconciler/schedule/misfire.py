@@ -40,6 +40,9 @@ def _nobody(_slot_us: int) -> None:
 
 
 DEFAULT_RULES: Final = Rules()
+_BY_POLICY: Final = frozenset(
+    {SkipReason.MISFIRE_SKIPPED, SkipReason.CATCH_UP_CAP, SkipReason.WINDOW_PASSED, SkipReason.CLOCK_STEP}
+)
 
 
 def settle(
@@ -63,6 +66,11 @@ def settle(
     for index, at in enumerate(missed):
         decided[at] = _by_policy(decided[at], now, rules.misfire, newer=len(missed) - 1 - index + more)
     return decided
+
+
+def count_missed(decided: Sequence[Planned], now: Now) -> int:
+    """Count the slots over which a policy decided, whether they run or not."""
+    return sum(each.reason in _BY_POLICY or (each.reason is None and _is_missed(each, now)) for each in decided)
 
 
 def _is_missed(planned: Planned, now: Now) -> bool:

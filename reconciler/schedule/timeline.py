@@ -31,6 +31,8 @@ class Planned:
     due_us: int
     reason: SkipReason | None = None
     detail: str | None = None
+    calendar: str | None = None
+    """The calendar that was closed then, if one was."""
 
 
 class Timeline:
@@ -122,22 +124,25 @@ class Timeline:
     def plan(self, slot_us: int) -> Planned:
         """Say when the run of a slot is due, or that its calendars leave it none."""
         if name := self._skips(slot_us):
-            return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {name}")
+            return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {name}", name)
         release_us, name = self._release(slot_us)
         if release_us is None:
             return Planned(slot_us, slot_us + self._offset(slot_us))
         if release_us == NEVER:
-            return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {name} does not open any more")
+            return Planned(
+                slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {name} does not open any more", name
+            )
         if joined := self._joined(slot_us, release_us):
             return Planned(
                 slot_us,
                 slot_us,
                 SkipReason.DEFERRED,
                 f"to {iso(release_us)} by calendar {name}: one run with slot {iso(joined)}",
+                name,
             )
         if blocked := self._skips(release_us):
-            return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {blocked}")
-        return Planned(slot_us, release_us + self._offset(slot_us))
+            return Planned(slot_us, slot_us, SkipReason.BLACKOUT_SKIPPED, f"calendar {blocked}", blocked)
+        return Planned(slot_us, release_us + self._offset(slot_us), calendar=name)
 
     def _skips(self, at_us: int) -> str | None:
         """Name a calendar that is closed then, and whose slots are skipped."""

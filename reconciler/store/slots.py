@@ -7,6 +7,7 @@ Laws: exactly one run or ledger row per (trigger, slot) (S1); rows and the trigg
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -67,7 +68,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What one step did: runs made (so many of them claimable now), slots skipped by reason.
+    """What one step did: runs made (so many of them claimable now), slots skipped by reason, misfires by policy.
 
     `more` when due triggers are left, `broken` why some could not be settled, by trigger id.
     """
@@ -75,6 +76,9 @@ class Settled:
     runs: int
     due: int
     skipped: Mapping[str, int]
+    misfires: Mapping[str, int]
+    deferred: Mapping[str, int]
+    """Slots that wait for a calendar, by its name."""
     more: bool
     broken: Mapping[int, str]
 
@@ -114,6 +118,8 @@ class _Step:
     cursor_us: int
     next_fire_us: int | None
     deadline_us: int | None
+    policy: str
+    misfires: int
 
 
 def settle(
@@ -143,7 +149,31 @@ def settle(
     made = make_runs(tx, kept, now_us=now_us, by=by)
     skipped = record_skips(tx, kept, now_us=now_us, by=by)
     more = len(due) - len(broken) == bounds.limit or any(_is_due_still(step, now_us) for step in mine)
-    return Settled(len(made), sum(due_us <= now_us for due_us in made), skipped, more, broken)
+    return Settled(
+        len(made),
+        sum(due_us <= now_us for due_us in made),
+        skipped,
+        _misfires(mine),
+        _deferred(kept),
+        more,
+        broken,
+    )
+
+
+def _misfires(mine: Sequence[_Step]) -> Counter[str]:
+    """Count the slots that were noticed too late, by the policy that decided over them."""
+    found = Counter[str]()
+    for each in mine:
+        if each.misfires:
+            found[each.policy] += each.misfires
+    return found
+
+
+def _deferred(kept: Sequence[Kept]) -> Counter[str]:
+    """Count the slots that wait for a calendar, by its name."""
+    waits = (None, SkipReason.DEFERRED)
+    slots = (each for step in kept for each in step.decisions)
+    return Counter(each.calendar for each in slots if each.calendar is not None and each.reason in waits)
 
 
 def outlook(tx: Tx) -> Outlook:
@@ -200,14 +230,23 @@ def _step(trigger: Any, line: Timeline, now_us: int, bounds: Bounds, *, paused: 
     taken = line.between(trigger.cursor_us, until_us, limit=SLOTS_PER_TRIGGER)
     cursor_us = max(taken[-1].slot_us, trigger.cursor_us) if taken else max(trigger.cursor_us, until_us)
     rules = timelines.rules_of(trigger.rules, bounds.misfire)
+    now = Now(now_us, bounds.on_time_us, bounds.stepped)
     decisions = misfires.settle(
         taken,
-        Now(now_us, bounds.on_time_us, bounds.stepped),
+        now,
         rules=rules,
         held=partial(_held, bool(trigger.is_suspended), paused, now_us),
         following=_following(line, cursor_us, now_us),
     )
-    return _Step(trigger, decisions, cursor_us, line.next_after(cursor_us), rules.starting_deadline_us)
+    return _Step(
+        trigger,
+        decisions,
+        cursor_us,
+        line.next_after(cursor_us),
+        rules.starting_deadline_us,
+        policy=str(rules.misfire.policy),
+        misfires=misfires.count_missed(decisions, now),
+    )
 
 
 def _held(

@@ -95,7 +95,7 @@ def test_a_leader_counts_its_terms_passes_slots_retries_and_what_it_reaped(leade
     emit(TermBegun("host/1", 4))
     emit(PassMade("default", "Applied", 0.2))
     emit(SourceRead("default", in_sync=True))
-    emit(SlotsSettled(5, {"MisfireSkipped": 2}))
+    emit(SlotsSettled(5, {"MisfireSkipped": 2}, {"FireNow": 3}, {"freeze": 4}))
     emit(RunsAwoken(5, 1))
     emit(RunsReaped([1, 2], [3]))
     emit(RunsExpired([4, 5]))
@@ -110,6 +110,8 @@ def test_a_leader_counts_its_terms_passes_slots_retries_and_what_it_reaped(leade
     assert value(shown, "reconcile_last_success_timestamp_seconds", source="default") == START_US / 1e6
     assert value(shown, "slots_total", result="run", reason="") == 5
     assert value(shown, "slots_total", result="skipped", reason="MisfireSkipped") == 2
+    assert value(shown, "misfires_total", policy="FireNow") == 3
+    assert value(shown, "deferred_total", calendar="freeze") == 4
     assert value(shown, "retries_total") == 1
     assert value(shown, "lease_expiries_total") == 3
     assert value(shown, "lost_lease_dead_letters_total") == 1

@@ -235,6 +235,17 @@ def test_a_calendar_that_is_taken_out_leaves_the_store(store: Store) -> None:
     assert [each.name for each in store.database.read(calendars.stored)] == ["freeze"]
 
 
+def test_what_was_missed_and_what_waits_is_counted(store: Store) -> None:
+    """For misfires_total and deferred_total."""
+    store.apply(closed(5, 65), minding("Defer"), job("late", every="10s"))
+    store.clock.turn(55)
+
+    settled = store.settle()
+
+    assert settled.misfires == {"FireNow": 3}  # 10, 20 and 30 s: noticed by more than 20 s too late
+    assert settled.deferred == {"freeze": 6}
+
+
 def test_an_outage_over_a_closed_time_is_no_misfire(store: Store) -> None:
     """S2: what the calendar says stands; only open slots are caught up."""
     store.apply(closed(5, 45), minding("Skip", misfire={"policy": "RunAllMissed"}))
