@@ -12,7 +12,7 @@ from tests.protocol.simulation.shrink import shrunk, smallest, told
 
 IN_CI = 350
 IN_PROOF = 5000
-REASONS = {"Paused", "Suspended", "MisfireSkipped", "BlackoutSkipped", "Deferred"}
+REASONS = {"Paused", "Suspended", "MisfireSkipped", "BlackoutSkipped", "Deferred", "DeadlineExpired"}
 MANY_STEPS = 30
 """So many deviations that most of them cannot matter."""
 

@@ -250,15 +250,20 @@ def _patterns() -> list[str]:
     return sorted(found)
 
 
+def _spent(pattern: str, text: str) -> float:
+    """Seconds of processor time; the least of several is that of the work, not of a busy machine."""
+    started = process_time()
+    list(faults_by({"pattern": pattern}, text))
+    return process_time() - started
+
+
 @pytest.mark.parametrize("pattern", _patterns())
 def test_our_patterns_take_linear_time(pattern: str) -> None:
     """security.md, rule 13: near misses of 64 KiB in at most 50 ms each."""
     assert pattern.startswith("^")
     assert pattern.endswith("$")
     for text in ("a" * 65_536 + "!", "a-" * 32_768, "a/" * 32_768, "1" * 65_536, "a." * 32_768 + "/"):
-        started = process_time()
-        list(faults_by({"pattern": pattern}, text))
-        assert process_time() - started < 0.05
+        assert min(_spent(pattern, text) for _ in range(5)) < 0.05
 
 
 def test_the_schemas_in_the_repository_are_the_ones_in_use() -> None:

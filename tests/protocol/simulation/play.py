@@ -43,7 +43,7 @@ class Verdict:
     terms: int
     runs: int
     reasons: frozenset[str]
-    """Why slots did not run."""
+    """Why slots did not run, and runs ended without one."""
     length: int
     trace: Sequence[str]
 
@@ -123,7 +123,9 @@ class Player:
             terms=count("SELECT term FROM leader").fetchone()[0],
             runs=count("SELECT count(*) FROM run_history").fetchone()[0],
             reasons=frozenset(
-                row["reason"] for change in evidence.changes if change.table == "slots" and (row := change.new)
+                row["reason"]
+                for change in evidence.changes
+                if change.table in {"slots", "run_history"} and (row := change.new) and row["reason"]
             ),
             length=world.steps,
             trace=world.trace or (),

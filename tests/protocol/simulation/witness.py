@@ -19,7 +19,7 @@ _WATCHED: Final = {
     "requirements": "id queue",
     "queues": "name max_running",
     "runs": "id trigger_id slot_us requirement_id due_us state fence attempt lost_leases node_id created_by",
-    "run_history": "run_id trigger_id slot_us state fence node_id",
+    "run_history": "run_id trigger_id slot_us state fence node_id reason",
     "attempts": "run_id fence node_id outcome",
 }
 Stamp = tuple[int, int, int]
