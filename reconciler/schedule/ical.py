@@ -16,6 +16,8 @@ from reconciler.schedule.resolve import YEARS, LookupRefusedError, library
 _RULE: Final = "calendar.ical"
 _MOST: Final = 20_000
 _MOST_REPEATED: Final = 200
+_FIRST_YEAR: Final = 1900
+"""Each time that a repeated event had before is walked through."""
 _CYCLES: Final = frozenset({"DAILY", "WEEKLY", "MONTHLY", "YEARLY"})
 _TIMES_OF_DAY: Final = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _DAY: Final = timedelta(days=1)
@@ -39,10 +41,12 @@ def windows_of(content: bytes, zone: ZoneInfo) -> Windows:
 
 
 def _refuse_endless(calendar: Any) -> None:
-    repeated = [event["RRULE"] for event in calendar.walk("VEVENT") if "RRULE" in event]
+    repeated = [event for event in calendar.walk("VEVENT") if "RRULE" in event]
     if len(repeated) > _MOST_REPEATED:
         raise _refused(f"it has more than {_MOST_REPEATED} repeated events", "Split it into several calendars")
-    for rules in repeated:
+    if any(event.start.year < _FIRST_YEAR for event in repeated):
+        raise _refused(f"a repeated event begins before {_FIRST_YEAR}", "Let it begin later")
+    for rules in (event["RRULE"] for event in repeated):
         for rule in rules if isinstance(rules, list) else [rules]:
             cycle = str(next(iter(rule.get("FREQ", [""])), ""))
             if cycle.upper() not in _CYCLES or any(name in rule for name in _TIMES_OF_DAY):
@@ -59,15 +63,19 @@ def _occurrences(repeated: Any) -> Iterator[Any]:
 def _windows(occurrences: Iterator[Any], zone: ZoneInfo) -> Windows:
     days: set[str] = set()
     spans: set[tuple[str, str]] = set()
+    taken = 0
     for event in occurrences:
         if str(event.get("STATUS", "")).upper() == "CANCELLED":
             continue
         if isinstance(event.start, datetime):
             spans.add((_instant(event.start, zone), _instant(event.end, zone)))
+            taken += 1
         else:
-            days.update(_days(event.start, event.end))
-        if len(days) + len(spans) > _MOST:
-            raise _refused(f"it comes to more than {_MOST:,} windows", "Take out events, or write weekdays or daily")
+            listed = list(_days(event.start, event.end))
+            days.update(listed)
+            taken += len(listed)
+        if taken > _MOST:
+            raise _refused(f"it comes to more than {_MOST:,} days", "Take out events, or write weekdays or daily")
     windows: Windows = [{"dates": sorted(days)}] if days else []
     return windows + [{"from": first, "to": last} for first, last in sorted(spans) if first < last]
 

@@ -99,10 +99,15 @@ def test_an_edited_file_changes_the_calendar_and_the_files_of_the_tree(tmp_path:
         (ics(event("DTSTART:20260101T000000Z", "RRULE:FREQ=MINUTELY")), "repeats within a day"),
         (ics(event("DTSTART:20260101T000000Z", "RRULE:FREQ=DAILY;BYHOUR=1,2")), "repeats within a day"),
         (ics(event("DTSTART:20260101T000000Z", "RRULE:FREQ=NEVERLY")), ""),
+        (
+            ics(event("DTSTART;VALUE=DATE:20260101", "DURATION:P9999D", "RRULE:FREQ=DAILY")),
+            "more than 20,000 days",
+        ),
+        (ics(event("DTSTART;VALUE=DATE:00010101", "RRULE:FREQ=DAILY")), "begins before 1900"),
         (ics(*[event("DTSTART:20260101T000000Z", "RRULE:FREQ=DAILY")] * 201), "more than 200 repeated events"),
         (
             ics(*[event(f"DTSTART:20260101T{hour:02}0000Z", "RRULE:FREQ=DAILY", "DURATION:PT1H") for hour in (1, 2)]),
-            "more than 20,000 windows",
+            "more than 20,000 days",
         ),
     ],
 )
