@@ -31,7 +31,7 @@ from reconciler.model.policy import DEFAULT_MISFIRE
 from reconciler.store import leader, schema
 from reconciler.store.database import Database
 from reconciler.store.slots import Bounds
-from reconciler.store.tables import attempts, runs
+from reconciler.store.tables import attempts, run_history, runs
 from reconciler.telemetry import Event, subscribe
 from tests.postgres import PostgresServer
 from tests.store.cast import Store, job
@@ -68,22 +68,27 @@ def measure(url: str, number: int, home: Path) -> Lags:
 
     def lead() -> None:
         never = threading.Event()
-        while len(claimable) < number:
+        while not is_over.is_set():
             clock.wait(never, duty.step(term))
 
+    is_over = threading.Event()
     stop = subscribe(hear)
     thread = threading.Thread(target=lead)
     thread.start()
     line = [sys.executable, "-m", "reconciler", "worker", "--store", url, "--slots", str(_SLOTS), "--quiet"]
     worker = subprocess.Popen([*line, "--metrics", "off", "--data", str(home / "data")], cwd=home)
     until(lambda: clock.now_us() > slot_us and _left(database) == 0)
+    is_over.set()
     thread.join()
     stop()
+    made_late = select(run_history.c.created_us).where(run_history.c.created_us > run_history.c.due_us)
+    late = database.read(lambda tx: tx.execute(made_late).scalars().all())
+    claimable += [(at - slot_us) / 1000 for at in late]  # made after their instant, they were claimable at once
     started = database.read(lambda tx: tx.execute(select(attempts.c.started_us)).scalars().all())
     worker.terminate()
     worker.wait(60)
     database.close()
-    assert len(started) == number
+    assert len(started) == len(claimable) == number
     return {"claimable": claimable, "handler": [(at - slot_us) / 1000 for at in started if at is not None]}
 
 
