@@ -122,7 +122,7 @@ def _content(file: str, limits: Limits) -> bytes:
             sys.stdin.buffer.read(limits.file_bytes + 1) if file == _STDIN else single(file, limits).contents[0].content
         )
     except (SourceUnavailableError, OSError) as fault:
-        raise RefusedError(f"{shown(file)} cannot be read: {fault}") from fault
+        raise RefusedError(str(fault)) from fault
     if len(content) > limits.file_bytes:
         raise RefusedError(f"{shown(file)} has more than {count(limits.file_bytes, 'byte')}: split it")
     return content
@@ -162,23 +162,30 @@ def _proved(pages: Pages, tree: Tree, now_us: int) -> bool:
             sum(proof.equal for _, proof in proofs),
             max((proof.days_left_out for _, proof in proofs), default=0),
         )
-        told = f"{count(len(proofs), 'job')}; {equal:,} fire times of {DAYS} days are those of the crontab's own fields"
+        what = "fire times of a year (ten where it holds none) are those of the crontab's own fields"
+        told = f"{count(len(proofs), 'job')}; {equal:,} {what}"
         apart = f" (without the {count(left_out, 'day')} on which the clocks change)" if left_out else ""
         click.echo(f"{told}{apart}", err=True)
     return is_equal
 
 
 def _proof(written: Written, job: Job, now_us: int) -> Proof:
+    """Compare a year, or where that holds no time of either, ten: 29 February comes at least once in them."""
     zone = load_zone(written.entry.zone)
-    span = Span(from_us(now_us).astimezone(zone).date(), DAYS, zone)
-    start, end = span.instants()
     occurrences = compile_timing(job.triggers[0].timing, activated_us=now_us, seed=job.name)
-    fired = occurrences.between(to_us(start), to_us(end), limit=_MOST_SLOTS)
-    return prove(written.entry.times, map(from_us, fired), span)
+
+    def over(days: int) -> Proof:
+        span = Span(from_us(now_us).astimezone(zone).date(), days, zone)
+        start, end = span.instants()
+        fired = occurrences.between(to_us(start), to_us(end), limit=_MOST_SLOTS)
+        return prove(written.entry.times, map(from_us, fired), span)
+
+    proof = over(DAYS)
+    return proof if proof.equal or not proof.holds else over(10 * DAYS)
 
 
 def _write(texts: Mapping[Path | None, str], *, force: bool) -> None:
-    """Write all files, or none when one of them is there already. Raises RefusedError."""
+    """Write all files, or none when one of them is there already, or cannot be written. Raises RefusedError."""
     for path, text in texts.items():
         if path is None:
             click.echo(text, nl=False)
@@ -193,7 +200,16 @@ def _write_files(files: Mapping[Path, str], *, force: bool) -> None:
     there = [path for path in files if path.exists()]
     if there and not force:
         raise RefusedError(f"{there[0]} is there already: nothing is written; --force writes over it")
-    for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        click.echo(f"wrote {path}", err=True)
+    if others := [path for path in there if not path.is_file()]:
+        raise RefusedError(f"{others[0]} is no file: nothing is written")
+    drafts = {path: path.with_name(f".{path.name}.new") for path in files}
+    try:
+        for path, draft in drafts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(files[path], encoding="utf-8")
+        for path, draft in drafts.items():
+            draft.replace(path)
+            click.echo(f"wrote {path}", err=True)
+    finally:
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)

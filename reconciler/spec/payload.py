@@ -141,11 +141,19 @@ def _script_of(argv: list[str]) -> int | None:
     return None
 
 
+_SECRET_ENDINGS: Final = ("PASSWORD", "PASSWD", "PASSPHRASE", "SECRET", "TOKEN", "APIKEY")
+"""As in PGPASSWORD, which has no underscore."""
+
+
 def looks_secret(name: str, value: str) -> bool:
     """Whether a variable of that name and value is one that must not stand in a file that many read."""
     if names_in(value) or not value:
         return False
     words = name.upper().split("_")
-    named = bool(_SECRET_WORDS.intersection(words)) or (words[-1] == "KEY" and bool(_SECRET_KEYS.intersection(words)))
+    named = (
+        any(word.endswith(_SECRET_ENDINGS) for word in words)
+        or bool(_SECRET_WORDS.intersection(words))
+        or (words[-1] == "KEY" and bool(_SECRET_KEYS.intersection(words)))
+    )
     points_elsewhere = words[-1] in _POINTERS or value.isdigit()
     return value.startswith(_TOKENS) or (named and not points_elsewhere)

@@ -152,3 +152,18 @@ def test_a_crontab_that_is_too_large_is_refused(tab: Path, told: Told) -> None:
     tab.write_bytes(b"# x\n" * 70_000)
 
     assert "more than 262,144 bytes" in told("import", "crontab", "etl.crontab", code=3)
+
+
+def test_files_are_written_all_or_none(tab: Path, told: Told) -> None:
+    Path("jobs.d/poll.yaml").mkdir(parents=True)
+
+    said = told("import", "crontab", "etl.crontab", "--output-dir", "jobs.d", "--force", code=3)
+
+    assert "poll.yaml is no file: nothing is written" in said
+    assert [each.name for each in Path("jobs.d").iterdir()] == ["poll.yaml"]
+
+
+def test_a_date_that_the_year_does_not_hold_is_compared_over_more_years(tab: Path, told: Told) -> None:
+    tab.write_text("0 0 29 2 * /bin/leap\n")
+
+    assert "1 job; 3 fire times" in told("import", "crontab", "etl.crontab", "--now", "2026-12-01T00:00:00Z")

@@ -245,10 +245,13 @@ def test_entries_below_a_broken_zone_are_left_out_until_another_is_named() -> No
 
 def test_a_secret_is_in_no_report_and_no_file() -> None:
     text = "API_TOKEN=ghp_0123456789abcdefghij0123456789abcdef\n0 1 * * * x\n0 2 * * * curl https://me:hunter2x@x.example\n"
+    text += (
+        "0 3 * * * curl -u me:hunter2x https://x.example; PGPASSWORD=s3cretpw psql\n0 4 * * PGPASSWORD=s3cretpw psql\n"
+    )
     found = read(text)
     written = pages_of(found, zone="UTC", timeout="1d").as_one()
 
-    for hidden in ("ghp_0123456789", "hunter2x"):
+    for hidden in ("ghp_0123456789", "hunter2x", "s3cretpw"):
         assert hidden not in found.text
         assert hidden not in written
     assert "looks like a secret" in written

@@ -121,8 +121,9 @@ class _Reader:
                 self._entry(number, text)
         except _Refused as refused:
             place = Place(self.file, number, refused.column, refused.length)
-            self.problems.append(Problem(refused.rule, place, "", refused.what, refused.mend))
-            self.left_out.append(LeftOut(number, self.shown(stripped), f"{refused.what}. {refused.mend}"))
+            what, mend = covered(refused.what), covered(refused.mend)  # they quote the line
+            self.problems.append(Problem(refused.rule, place, "", what, mend))
+            self.left_out.append(LeftOut(number, self.shown(stripped), f"{what}. {mend}"))
         self._remarks = []
 
     @staticmethod
