@@ -64,6 +64,11 @@ class Calendar:
         self._times = times
         self._edges_of_spans = _merged(spans)
         self._edges = sorted({0, *(edge for each in times for edge in (each.start_us, each.end_us) if edge < DAY_US)})
+        self._steady = Span(0, 0)
+
+    def is_closed(self, at_us: int) -> bool:
+        """Say whether it is closed at an instant."""
+        return not self._is_open(at_us)
 
     def closed_until(self, at_us: int) -> int | None:
         """Give the first instant from `at_us` on at which it is open again; None when it is open then.
@@ -81,6 +86,13 @@ class Calendar:
 
     def _changes(self, at_us: int) -> int:
         """Give the next instant at which it is open if it is closed at `at_us`, or closed if it is open."""
+        # Neighbouring slots ask of the same closure, which may be a hundred years of boundaries long.
+        steady = self._steady
+        if not steady.covers(at_us):
+            steady = self._steady = Span(at_us, self._search_change(at_us))
+        return steady.end_us
+
+    def _search_change(self, at_us: int) -> int:
         is_open = self._is_open(at_us)
         for _ in range(_MOST_BOUNDARIES):
             at_us = self._next_boundary(at_us)

@@ -79,7 +79,7 @@ class Timeline:
             release_us, _ = self._release(planned.slot_us)
             joined_us = None if release_us is None else self._occurrences.previous_before(release_us + 1)
             return (joined_us or 0) - 1
-        return max((each.closed_until(planned.slot_us) or 0 for _, each in self._skipping), default=0) - 1
+        return self._skips_until(planned.slot_us) - 1
 
     def between(self, after_us: int, until_us: int, *, limit: int) -> list[Planned]:
         """List at most `limit` slots, oldest first, that are later than `after_us` and not later than `until_us`."""
@@ -146,7 +146,11 @@ class Timeline:
 
     def _skips(self, at_us: int) -> str | None:
         """Name a calendar that is closed then, and whose slots are skipped."""
-        return next((name for name, calendar in self._skipping if calendar.closed_until(at_us) is not None), None)
+        return next((name for name, calendar in self._skipping if calendar.is_closed(at_us)), None)
+
+    def _skips_until(self, at_us: int) -> int:
+        """Give an instant up to which all slots from `at_us` on are skipped; 0 where that one is not."""
+        return max((calendar.closed_until(at_us) or 0 for _, calendar in self._skipping), default=0)
 
     def _release(self, slot_us: int) -> tuple[int | None, str]:
         """Say when all deferring calendars are open again, and which was the last to open; None if they are now."""
@@ -168,7 +172,7 @@ class Timeline:
         while later_us is not None and later_us <= release_us:
             if not self._skips(later_us):
                 return later_us
-            later_us = self._next(later_us)
+            later_us = self._next(self._skips_until(later_us) - 1)
         return None
 
     def _offset(self, slot_us: int) -> int:

@@ -1,6 +1,7 @@
 """Calendars against a reading of their windows minute by minute, which shares no code with them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,7 +16,9 @@ from reconciler.model.policy import CalendarAction, DayRule, Gap, Overlap
 from reconciler.model.run import SkipReason
 from reconciler.model.trigger import CalendarUse, Frame
 from reconciler.schedule.calendar import NEVER, WEEKDAYS, calendar_from
-from reconciler.schedule.timeline import timeline
+from reconciler.schedule.occurrences import EveryOccurrences
+from reconciler.schedule.timeline import Timeline, timeline
+from reconciler.schedule.zones import Segment, segment_at
 
 MINUTE = timedelta(minutes=1)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Santiago")
@@ -183,6 +186,61 @@ def test_a_timeline_loses_no_slot_to_a_calendar(document: dict[str, Any], action
             assert release_us in due_later or release_us > until
     runs = [each.due_us for each in planned if each.reason is None]
     assert len(runs) == len(set(runs))
+
+
+@pytest.mark.parametrize("action", CalendarAction)
+def test_a_calendar_that_never_opens_is_searched_once(action: CalendarAction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search goes through a hundred years of days: once for all slots, not for each."""
+    past = calendar_from({"mode": "Allow", "windows": [{"dates": ["2020-01-01"]}]})
+    looked: list[int] = []
+
+    def counted(zone: ZoneInfo, at_us: int) -> Segment:
+        looked.append(at_us)
+        return segment_at(zone, at_us)
+
+    monkeypatch.setattr("reconciler.schedule.calendar.segment_at", counted)
+    line = timeline(
+        EveryTiming(3600 * SECOND_US, "2020-01-01T00:00:00Z"),
+        Frame(calendars=(CalendarUse("past", action),)),
+        activated_us=0,
+        calendars={"past": past},
+    )
+
+    planned = line.between(to_us(START), to_us(START + timedelta(days=20)), limit=1000)
+
+    assert {each.reason for each in planned} == {SkipReason.BLACKOUT_SKIPPED}
+    assert len(planned) == 480
+    assert len(looked) < 100 * 366 * 3
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(EveryOccurrences):
+    """An interval that keeps what it is asked."""
+
+    asked: list[int]
+
+    def next_after(self, after_us: int) -> int | None:
+        self.asked.append(after_us)
+        return EveryOccurrences.next_after(self, after_us)
+
+
+def test_slots_that_wait_behind_skipped_ones_are_joined_at_once() -> None:
+    """Deferred to a month's end, of which all but the first second and the last is skipped by another calendar."""
+    instants = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-31T23:59:59Z", "2026-02-01T00:00:00Z")
+    calendars = {
+        "defer": calendar_from({"windows": [{"from": instants[0], "to": instants[3]}]}),
+        "skip": calendar_from({"windows": [{"from": instants[1], "to": instants[2]}]}),
+    }
+    uses = (CalendarUse("defer", CalendarAction.DEFER), CalendarUse("skip", CalendarAction.SKIP))
+    seconds = Counted(0, SECOND_US, [])
+    first_us = to_us(datetime(2026, 1, 1, tzinfo=UTC))
+
+    planned = Timeline(seconds, Frame(calendars=uses), calendars=calendars).plan(first_us)
+
+    assert planned.reason is SkipReason.DEFERRED
+    assert planned.detail is not None
+    assert planned.detail.endswith("one run with slot 2026-01-31T23:59:59Z")
+    assert len(seconds.asked) < 10
 
 
 def test_a_slot_at_the_very_opening_takes_the_deferred_ones_with_it() -> None:
