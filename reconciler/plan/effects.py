@@ -124,7 +124,8 @@ def _within(side: Side, now_us: int, horizon_us: int, *, other: Side, uncounted:
         if trigger.suspend:
             continue
         same = known.get(trigger.name)
-        if _counts_from_activation(trigger) and same and same.timing_document != trigger.timing_document:
+        is_changed = other.job is not None and (same is None or same.timing_document != trigger.timing_document)
+        if is_changed and _counts_from_activation(trigger):
             uncounted[trigger.name] = "they count from the activation"
             continue
         line = _line(side, side.job, trigger, now_us)

@@ -75,6 +75,16 @@ def test_an_interval_that_counts_from_its_activation_is_not_compared_when_it_cha
     ]
 
 
+def test_an_interval_that_is_taken_out_or_renamed_shows_no_instants_that_it_never_had() -> None:
+    pulse = {"name": "pulse", "every": "1h"}
+
+    taken_out = compared(declared(DAILY), declared(pulse, DAILY))
+    renamed = compared(declared({**pulse, "name": "beat"}), declared(pulse))
+
+    assert (taken_out.lost, taken_out.kept, set(taken_out.uncounted)) == ([], 1, {"pulse"})
+    assert (renamed.gained, renamed.lost, set(renamed.uncounted)) == ([], [], {"pulse", "beat"})
+
+
 def test_an_interval_that_stays_as_it_is_stays() -> None:
     found = compared(declared({"name": "pulse", "every": "1h"}, DAILY), declared({"name": "pulse", "every": "1h"}))
 
