@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.cli import show, tables
@@ -24,34 +25,53 @@ _CLOSURES: Final = 5
 _DATES: Final = 8
 
 
-def rows(tx: Tx) -> list[show.Row]:
-    """List the live calendars by name."""
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A live calendar: when it is closed, as the leader resolved it, and where it is declared."""
+
+    stored: StoredCalendar
+    declared: StoredDefinition
+
+    def outdated(self) -> str | None:
+        """Say that the holidays known here differ from those that were stored; None where they agree, or none are."""
+        if not self.stored.resolved_with:
+            return None
+        try:
+            now = resolve(self.declared.document["spec"])
+        except (LookupRefusedError, KeyError):
+            return None
+        if canonical(now.document) == self.stored.windows:
+            return None
+        return f"{now.resolved_with} gives other dates than {self.stored.resolved_with}: edit the calendar to take them"
+
+
+def live(tx: Tx, name: str | None = None) -> list[Live]:
+    """List the live calendars by name, or the one of that name."""
     declared = {each.name: each for each in definitions.listed(tx, limit=_LISTED, kind=kinds.Calendar.kind)}
-    minding = _minding(tx)
-    return [
-        _row(each, declared[each.name], minding.get(each.name, []), tx.now_us())
-        for each in calendars.stored(tx)
-        if each.name in declared
-    ]
+    return [Live(each, declared[each.name]) for each in calendars.stored(tx, name) if each.name in declared]
+
+
+def rows(tx: Tx) -> list[show.Row]:
+    """List the live calendars as they are now."""
+    return _rows(tx, live(tx))
 
 
 def shown(tx: Tx, name: str) -> dict[str, Any]:
     """Show one calendar, and when it is closed next. Raises NotFoundError."""
-    declared = {each.name: each for each in definitions.listed(tx, limit=_LISTED, kind=kinds.Calendar.kind)}
-    found = next(iter(calendars.stored(tx, name)), None)
-    if found is None or name not in declared:
+    found = live(tx, name)
+    if not found:
         raise NotFoundError(f"there is no calendar {name!r}; `reconciler get calendars` lists them")
-    now_us = tx.now_us()
-    document = json.loads(found.windows)
+    (calendar,), (row,) = found, _rows(tx, found)
+    document = json.loads(calendar.stored.windows)
     return {
         "formatVersion": show.FORMAT_VERSION,
-        **_row(found, declared[name], _minding(tx).get(name, []), now_us),
-        "description": declared[name].document["spec"].get("description", ""),
-        "lastDay": found.last_day,
-        "resolvedAt": iso(found.resolved_us),
-        "outdated": outdated(found, declared[name]),
+        **row,
+        "description": calendar.declared.document["spec"].get("description", ""),
+        "lastDay": calendar.stored.last_day,
+        "resolvedAt": iso(calendar.stored.resolved_us),
+        "outdated": calendar.outdated(),
         "windows": document["windows"],
-        "closures": _closures(calendar_from(document), now_us),
+        "closures": _closures(calendar_from(document), tx.now_us()),
     }
 
 
@@ -69,60 +89,46 @@ def text(value: Mapping[str, Any]) -> str:
     )
 
 
-def outdated(found: StoredCalendar, declared: StoredDefinition) -> str | None:
-    """Say that the holidays known here differ from those that were stored; None where they agree, or none are."""
-    if not found.resolved_with:
-        return None
-    try:
-        now = resolve(declared.document["spec"])
-    except (LookupRefusedError, KeyError):
-        return None
-    if canonical(now.document) == found.windows:
-        return None
-    return f"{now.resolved_with} gives other dates than {found.resolved_with}: edit the calendar to take them"
+def _rows(tx: Tx, found: Sequence[Live]) -> list[show.Row]:
+    minding = _minding(tx, {each.stored.name for each in found})
+    return [_row(each, minding.get(each.stored.name, set()), tx.now_us()) for each in found]
 
 
-def _row(found: StoredCalendar, declared: StoredDefinition, jobs: list[str], now_us: int) -> dict[str, Any]:
-    document = json.loads(found.windows)
+def _row(live: Live, jobs: Collection[str], now_us: int) -> dict[str, Any]:
+    document = json.loads(live.stored.windows)
     calendar = calendar_from(document)
     closed_us = calendar.closed_until(now_us)
     until_us = calendar.open_until(now_us) if closed_us is None else closed_us
     return {
-        "name": found.name,
+        "name": live.stored.name,
         "mode": document.get("mode", "Blackout"),
         "timeZone": document.get("timeZone", "UTC"),
         "state": "Open" if closed_us is None else "Closed",
         "until": None if until_us in {None, NEVER} else show.maybe(until_us),
-        "jobs": jobs,
-        "resolvedWith": found.resolved_with or None,
-        "file": declared.file,
-        "line": declared.line,
+        "jobs": sorted(jobs),
+        "resolvedWith": live.stored.resolved_with or None,
+        "file": live.declared.file,
+        "line": live.declared.line,
     }
 
 
-def _minding(tx: Tx) -> dict[str, list[str]]:
-    """Give the jobs whose triggers mind each calendar."""
+def _minding(tx: Tx, names: Collection[str]) -> dict[str, set[str]]:
+    """Give the jobs whose triggers mind each of these calendars."""
     found: dict[str, set[str]] = {}
-    for trigger in calendars.minding(tx, {each.name for each in calendars.stored(tx)}):
+    for trigger in calendars.minding(tx, names):
         for use in json.loads(trigger.timing)["calendars"]:
             found.setdefault(use["name"], set()).add(trigger.job)
-    return {name: sorted(jobs) for name, jobs in found.items()}
+    return found
 
 
 def _closures(calendar: Calendar, at_us: int) -> list[dict[str, str | None]]:
     """List the next times at which it is closed, the one that is on now included."""
     listed: list[dict[str, str | None]] = []
-    while len(listed) < _CLOSURES:
-        if (until_us := calendar.closed_until(at_us)) is None:
-            opens_us = calendar.open_until(at_us)
-            if opens_us is None or opens_us == NEVER:
-                break
-            at_us, until_us = opens_us, calendar.closed_until(opens_us)
-        is_last = until_us is None or until_us == NEVER
-        listed.append({"from": iso(at_us), "until": None if is_last else show.maybe(until_us)})
-        if until_us is None or is_last:
-            break
-        at_us = until_us
+    begins_us = calendar.open_until(at_us) or at_us
+    while begins_us < NEVER and len(listed) < _CLOSURES:
+        ends_us = calendar.closed_until(begins_us) or NEVER
+        listed.append({"from": iso(begins_us), "until": None if ends_us == NEVER else iso(ends_us)})
+        begins_us = NEVER if ends_us == NEVER else calendar.open_until(ends_us) or NEVER
     return listed
 
 

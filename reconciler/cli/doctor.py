@@ -176,6 +176,6 @@ def _zone_data(tx: Tx, living: Sequence[Node]) -> Iterator[Finding]:
 
 def _calendars(tx: Tx) -> Iterator[Finding]:
     """Look whether the holidays known here are still those that the leader stored."""
-    for each in calendars.rows(tx):
-        if told := calendars.shown(tx, each["name"])["outdated"]:
-            yield warn("calendars", f"{each['name']}: {told}", "change it in its file, if only its description")
+    for each in calendars.live(tx):
+        if told := each.outdated():
+            yield warn("calendars", f"{each.stored.name}: {told}", "change it in its file, if only its description")

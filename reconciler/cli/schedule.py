@@ -189,8 +189,7 @@ def _of_job(name: str, files: Path | None, store_url: str | None, after_us: int)
         found = open_store(store_url).read(lambda tx: timelines.of_job(tx, name))
         return [_Line(each.trigger, each.timeline, each.zone) for each in found]
     from reconciler.cli.settings import load
-    from reconciler.schedule.calendar import calendar_from
-    from reconciler.schedule.resolve import resolve
+    from reconciler.schedule.resolve import built
     from reconciler.spec.load import load_tree
 
     settings = load()
@@ -201,7 +200,7 @@ def _of_job(name: str, files: Path | None, store_url: str | None, after_us: int)
             f"{files} declares no sound job {name!r}; `reconciler validate {files}` shows what is wrong"
         )
     calendars = {
-        each.declared.name: calendar_from(resolve(each.declared.spec).document)
+        each.declared.name: built(each.declared.spec)
         for each in tree.definitions
         if isinstance(each.declared, Calendar)
     }

@@ -64,11 +64,7 @@ Declared = Job | Queue | Defaults | Calendar
 
 def declared_from(document: Mapping[str, Json], *, time_zone: str = DEFAULT_TIME_ZONE) -> Declared:
     """Build what a validated document declares, by its kind; `time_zone` is that of what names none."""
-    if document["kind"] == Job.kind:
-        return job_from(document, time_zone=time_zone)
-    if document["kind"] == Calendar.kind:
-        return _calendar_from(document, time_zone)
-    return _BUILDERS[document["kind"]](document)
+    return _BUILDERS[document["kind"]](document, time_zone)
 
 
 def key_of(declared: Declared) -> Key:
@@ -82,7 +78,11 @@ def label(key: Key) -> str:
     return name if kind == Job.kind else f"{kind.lower()} {name}"
 
 
-def _queue_from(document: Mapping[str, Json]) -> Queue:
+def _job_from(document: Mapping[str, Json], time_zone: str) -> Job:
+    return job_from(document, time_zone=time_zone)
+
+
+def _queue_from(document: Mapping[str, Json], _: str) -> Queue:
     spec = document.get("spec", {})
     aging = spec.get("agingPerLevel")
     return Queue(
@@ -95,7 +95,7 @@ def _queue_from(document: Mapping[str, Json]) -> Queue:
     )
 
 
-def _defaults_from(document: Mapping[str, Json]) -> Defaults:
+def _defaults_from(document: Mapping[str, Json], _: str) -> Defaults:
     return Defaults(document["metadata"]["name"], document, digest_of(document))
 
 
@@ -107,8 +107,10 @@ def _calendar_from(declared: Mapping[str, Json], time_zone: str) -> Calendar:
     return Calendar(declared["metadata"]["name"], document, digest_of(declared))
 
 
-_BUILDERS: Final[Mapping[str, Callable[[Mapping[str, Json]], Declared]]] = {
+_BUILDERS: Final[Mapping[str, Callable[[Mapping[str, Json], str], Declared]]] = {
+    Job.kind: _job_from,
     Queue.kind: _queue_from,
     Defaults.kind: _defaults_from,
+    Calendar.kind: _calendar_from,
 }
-KINDS: Final = (Job.kind, *_BUILDERS, Calendar.kind)
+KINDS: Final = tuple(_BUILDERS)

@@ -10,8 +10,8 @@ from reconciler.model.definition import Job, Json
 from reconciler.model.kinds import Key
 from reconciler.plan.diff import Broken, Change, Create, Delete, Plan, Stored, Unchanged, Update
 from reconciler.schedule import TimingError
-from reconciler.schedule.calendar import Calendar, calendar_from
-from reconciler.schedule.resolve import LookupRefusedError, resolve
+from reconciler.schedule.calendar import Calendar
+from reconciler.schedule.resolve import LookupRefusedError, built
 
 Calendars = Mapping[str, Calendar]
 
@@ -34,8 +34,8 @@ def closures(plan: Plan) -> Closures:
             continue
         documents = _documents(change)
         for side, document in zip((after, before), documents, strict=True):
-            if document is not None and (built := _built(document)) is not None:
-                side[name] = built
+            if document is not None and (calendar := _calendar(document)) is not None:
+                side[name] = calendar
     return Closures(after, before)
 
 
@@ -81,9 +81,9 @@ def _of(stored: Stored | None) -> Mapping[str, Json] | None:
     return None if stored is None else stored.document
 
 
-def _built(document: Mapping[str, Json]) -> Calendar | None:
+def _calendar(document: Mapping[str, Json]) -> Calendar | None:
     """Build a calendar; None if its holidays cannot be looked up here, or what is stored cannot be read."""
     try:
-        return calendar_from(resolve(document["spec"]).document)
+        return built(document["spec"])
     except (LookupRefusedError, TimingError, LookupError, ValueError):
         return None

@@ -12,6 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from reconciler.schedule.calendar import Calendar, calendar_from
+
 YEARS: Final = range(2020, 2061)
 """Long enough for a schedule, short enough to keep: a country has about 500 holidays in them."""
 _INSTALL: Final = "pip install 'reconciler-scheduler[holidays]'"
@@ -53,6 +55,11 @@ def resolve(spec: Mapping[str, Any]) -> Resolved:
             windows.append(window)
     document = {**{name: spec[name] for name in ("mode", "timeZone") if name in spec}, "windows": windows}
     return Resolved(document, ", ".join(sorted(asked)), f"{YEARS[-1]}-12-31" if asked else None)
+
+
+def built(spec: Mapping[str, Any]) -> Calendar:
+    """Build a calendar from its spec. Raises LookupRefusedError, TimingError, ValueError."""
+    return calendar_from(resolve(spec).document)
 
 
 @cache

@@ -13,10 +13,10 @@ from reconciler.model import kinds
 from reconciler.model.definition import Json, timing_from
 from reconciler.model.trigger import frame_from
 from reconciler.schedule import TimingError
-from reconciler.schedule.calendar import Calendar, calendar_from, time_of_day
+from reconciler.schedule.calendar import Calendar, time_of_day
 from reconciler.schedule.ical import Windows, windows_of
 from reconciler.schedule.occurrences import parse_instant
-from reconciler.schedule.resolve import LookupRefusedError, holidays_of, resolve
+from reconciler.schedule.resolve import LookupRefusedError, built, holidays_of
 from reconciler.schedule.timeline import timeline
 from reconciler.schedule.zones import load_zone
 from reconciler.spec.build import Candidate
@@ -33,7 +33,7 @@ _RANGE: Final = frozenset({"from", "to"})
 _LEAP_YEAR: Final = 2024
 
 Files = Mapping[str, bytes]
-"""The iCalendar files of the tree, by the names that places carry."""
+"""The iCalendar files of the tree, by the names that places carry, normalised."""
 
 
 def check_calendar(made: Candidate, files: Files, *, limits: Limits, time_zone: str) -> None:
@@ -66,9 +66,7 @@ def check_calendar(made: Candidate, files: Files, *, limits: Limits, time_zone: 
 def check_calendars(candidates: Sequence[Candidate], *, time_zone: str) -> None:
     """Refuse triggers that name an unknown calendar or are left without a slot; hold back those of broken ones."""
     declared = {made.name: made for made in candidates if made.kind == kinds.Calendar.kind and made.name is not None}
-    sound = {
-        name: calendar_from(resolve(made.value("spec")).document) for name, made in declared.items() if made.is_sound
-    }
+    sound = {name: built(made.value("spec")) for name, made in declared.items() if made.is_sound}
     for made in candidates:
         for index, trigger in made.items(*_TRIGGERS) if made.is_job else ():
             path = (*_TRIGGERS, index)
@@ -184,14 +182,13 @@ def _events(made: Candidate, path: Path, files: Files, read: Callable[[bytes], J
     path, named = (*path, "ical"), made.value(*path, "ical")
     folder = posixpath.dirname(made.file)
     file = posixpath.normpath(posixpath.join(folder, named))
-    by_path = {posixpath.normpath(each): each for each in files}
-    if file not in by_path:
+    if file not in files:
         known = [posixpath.relpath(each, folder or ".") for each in files]
         mend = did_you_mean(named, known, otherwise="Commit it to this tree, or correct the path")
         _refuse(made, path, Words("calendar.no-file", f'there is no file "{named}" in this tree', mend))
         return None
     try:
-        return {"ical": named, "windows": read(files[by_path[file]])}
+        return {"ical": named, "windows": read(files[file])}
     except LookupRefusedError as error:
         _refuse(made, path, Words(error.rule, f"{named}: {error.what}", error.mend))
         return None

@@ -6,6 +6,7 @@ last good version can go on; a file whose definitions could not be enumerated ma
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -68,9 +69,11 @@ def tree_of(
     candidates: list[Candidate] = []
     complete = all(each.complete for each in scans)
     contents = dict(_contents(scans))
-    referred = {file: content.content for file, content in contents.items() if file.endswith(ICALENDAR)}
+    referred = {
+        posixpath.normpath(file): content.content for file, content in contents.items() if file.endswith(ICALENDAR)
+    }
     for file, content in contents.items():
-        if file in referred:
+        if file.endswith(ICALENDAR):
             continue
         source = read(file, content.content, limits)
         texts[file] = content.content.decode("utf-8", errors="replace")
