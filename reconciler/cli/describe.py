@@ -111,7 +111,7 @@ def calendar(name: str, store_url: str | None, output: str, watch: bool) -> None
 
     \b
     Examples:
-      reconciler describe calendar quiet-days
+      reconciler describe calendar partners-closed
     """
     database = open_store(store_url)
     show.show_value(lambda: database.read(lambda tx: calendars.shown(tx, name)), calendars.text, output, watch=watch)

@@ -94,6 +94,12 @@ def crontab(file: str, output: Path | None, output_dir: Path | None, **asked: An
             click.echo("error: nothing is written; --keep-going writes the other lines", err=True)
             return Exit.INVALID
     pages = pages_of(read, zone=zone, timeout=duration(asked["timeout"]))
+    if not pages.jobs:
+        for line in pages.left_out:
+            click.echo(f"{name}:{line.line}: {line.why}", err=True)
+        nothing = "" if pages.left_out else " (it holds no entry)"
+        click.echo(f"error: no job can be made of {name}{nothing}, so nothing is written", err=True)
+        return Exit.INVALID
     texts = _texts(pages, output, output_dir)
     tree = _tree(texts, settings.limits)
     if not is_valid(tree):

@@ -31,8 +31,8 @@ def command(paths: tuple[Path, ...], output: str, strict: bool, now: str | None,
     """
     settings = load()
     wanted = paths or tuple(Path(each.path) for each in settings.config.sources)
+    now_us = SystemClock().now_us() if now is None else options.instant(now)
     try:
-        now_us = SystemClock().now_us() if now is None else options.instant(now)
         tree = load_paths(wanted, limits=settings.limits, time_zone=settings.time_zone, warn_from_us=now_us)
     except SourceUnavailableError as fault:
         raise RefusedError(fault.refusal) from fault

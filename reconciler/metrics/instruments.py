@@ -150,11 +150,57 @@ class WorkerInstruments:
             self._runs.labels(definition, event.state).inc()
 
 
+class SlotInstruments:
+    """What a leader counts of slots and of the runs that wait for an instant."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._misfires = Counter(
+            "reconciler_misfires",
+            "Slots that were noticed too late, by the policy that decided over them.",
+            ["policy"],
+            registry=registry,
+        )
+        self._deferred = Counter(
+            "reconciler_deferred", "Slots that waited for a calendar to open.", ["calendar"], registry=registry
+        )
+        self._slots = Counter(
+            "reconciler_slots",
+            "Slots that this leader settled: run or skipped, and why.",
+            ["result", "reason"],
+            registry=registry,
+        )
+        self._slots.labels(result="run", reason="")
+        self._retries = Counter(
+            "reconciler_retries", "Runs whose backoff ended, so that they are claimable again.", registry=registry
+        )
+        self._expired = Counter(
+            "reconciler_runs_expired", "Runs that nobody started by their starting deadline.", registry=registry
+        )
+
+    def handlers(self) -> Mapping[type[Event], Callable[[Any], None]]:
+        """Say which event moves what."""
+        return {
+            SlotsSettled: self._on_slots,
+            RunsAwoken: lambda event: self._retries.inc(event.retried),
+            RunsExpired: lambda event: self._expired.inc(len(event.runs)),
+        }
+
+    def _on_slots(self, event: SlotsSettled) -> None:
+        self._slots.labels("run", "").inc(event.runs)
+        for reason, number in event.skipped.items():
+            self._slots.labels("skipped", reason).inc(number)
+        for policy, number in event.misfires.items():
+            self._misfires.labels(policy).inc(number)
+        for calendar, number in event.deferred.items():
+            self._deferred.labels(calendar).inc(number)
+
+
 class LeaderInstruments:
     """What a leader candidate counts."""
 
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
         self._clock = clock
+        self._of_slots = SlotInstruments(registry)
         self._leads = Gauge("reconciler_leader", "Whether this process leads.", registry=registry)
         self._transitions = Counter(
             "reconciler_leader_transitions", "Terms that this process began.", registry=registry
@@ -178,25 +224,6 @@ class LeaderInstruments:
             ["source"],
             registry=registry,
         )
-        self._misfires = Counter(
-            "reconciler_misfires",
-            "Slots that were noticed too late, by the policy that decided over them.",
-            ["policy"],
-            registry=registry,
-        )
-        self._deferred = Counter(
-            "reconciler_deferred", "Slots that waited for a calendar to open.", ["calendar"], registry=registry
-        )
-        self._slots = Counter(
-            "reconciler_slots",
-            "Slots that this leader settled: run or skipped, and why.",
-            ["result", "reason"],
-            registry=registry,
-        )
-        self._slots.labels(result="run", reason="")
-        self._retries = Counter(
-            "reconciler_retries", "Runs whose backoff ended, so that they are claimable again.", registry=registry
-        )
         self._expiries = Counter(
             "reconciler_lease_expiries", "Runs that this leader took from sessions that are over.", registry=registry
         )
@@ -216,9 +243,6 @@ class LeaderInstruments:
             "Whether materialising waits for the store's clock to be steady.",
             registry=registry,
         )
-        self._expired = Counter(
-            "reconciler_runs_expired", "Runs that nobody started by their starting deadline.", registry=registry
-        )
         self._duty_seconds = Histogram(
             "reconciler_duty_duration_seconds",
             "How long a leader's duty took.",
@@ -233,15 +257,13 @@ class LeaderInstruments:
     def handlers(self) -> Mapping[type[Event], Callable[[Any], None]]:
         """Say which event moves what."""
         return {
+            **self._of_slots.handlers(),
             TermBegun: self._on_term,
             TermEnded: lambda _: self._leads.set(0),
             TermResigned: lambda _: self._leads.set(0),
             PassMade: self._on_pass,
             SourceRead: self._on_read,
-            SlotsSettled: self._on_slots,
-            RunsAwoken: lambda event: self._retries.inc(event.retried),
             RunsReaped: self._on_reaped,
-            RunsExpired: lambda event: self._expired.inc(len(event.runs)),
             ClockStepped: self._on_step,
             ClockSteady: lambda _: self._is_held.set(0),
             DutyDone: lambda event: self._duty_seconds.labels(event.duty).observe(event.seconds),
@@ -259,15 +281,6 @@ class LeaderInstruments:
     def _on_read(self, event: SourceRead) -> None:
         if event.in_sync:
             self._in_sync.labels(event.source).set(self._clock.now_us() / SECOND_US)
-
-    def _on_slots(self, event: SlotsSettled) -> None:
-        self._slots.labels("run", "").inc(event.runs)
-        for reason, number in event.skipped.items():
-            self._slots.labels("skipped", reason).inc(number)
-        for policy, number in event.misfires.items():
-            self._misfires.labels(policy).inc(number)
-        for calendar, number in event.deferred.items():
-            self._deferred.labels(calendar).inc(number)
 
     def _on_step(self, event: ClockStepped) -> None:
         self._steps.labels("forward" if event.seconds > 0 else "back").inc()

@@ -73,6 +73,33 @@ def test_nothing_is_written_while_a_line_is_wrong(tab: Path, told: Told) -> None
     assert "# etl.crontab:6: 61 * * * * /bin/true\n# No job was made of it: minute 61" in Path("out.yaml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "it holds no entry"),
+        ("# nothing\nMAILTO=ops\n", "it holds no entry"),
+        ("@reboot /opt/agent\n", "etl.crontab:1: "),
+        ("61 * * * * /bin/true\n", "etl.crontab:1: minute 61 is outside 0-59"),
+    ],
+)
+def test_no_file_without_a_job_is_written(tab: Path, told: Told, content: str, why: str) -> None:
+    tab.write_text(content)
+
+    said = told("import", "crontab", "etl.crontab", "--keep-going", "--output", "out.yaml", code=1)
+
+    assert why in said
+    assert "no job can be made of etl.crontab" in said
+    assert not Path("out.yaml").exists()
+
+
+def test_a_rule_for_clock_changes_is_written_where_clocks_change(tab: Path, told: Told) -> None:
+    told("import", "crontab", "etl.crontab", "--output", "utc.yaml")
+    told("import", "crontab", "etl.crontab", "--output", "berlin.yaml", "--tz", "Europe/Berlin")
+
+    assert "dst:" not in Path("utc.yaml").read_text()
+    assert "dst: {gap: RunAfter, overlap: First}" in Path("berlin.yaml").read_text()
+
+
 def test_no_file_is_written_over_unless_that_is_said(tab: Path, told: Told) -> None:
     Path("jobs.d").mkdir()
     Path("jobs.d/poll.yaml").write_text("mine\n")

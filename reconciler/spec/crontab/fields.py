@@ -32,7 +32,7 @@ _NIGHT: Final = frozenset(range(4))
 class FieldError(Exception):
     """A field is refused; `offset` and `length` point into its text."""
 
-    def __init__(self, what: str, mend: str, *, offset: int, length: int) -> None:
+    def __init__(self, what: str, mend: str, *, offset: int = 0, length: int = 1) -> None:
         super().__init__(what)
         self.what = what
         self.mend = mend
@@ -132,20 +132,13 @@ def _read(kind: _Kind, text: str, seed: str) -> Field:
     for item in text.split(","):
         try:
             found, spelled, note = _item(kind, item, seed)
-        except _Refused as refused:
-            raise FieldError(f"{kind.name} {refused.what}", refused.mend, offset=offset, length=len(item)) from None
+        except FieldError as error:
+            raise FieldError(f"{kind.name} {error.what}", error.mend, offset=offset, length=len(item)) from None
         values.update(each % _WEEK if kind is _WEEKDAY else each for each in found)
         texts.append(spelled)
         notes += [note] if note else []
         offset += len(item) + 1
     return Field(text, frozenset(values), ",".join(texts), notes)
-
-
-class _Refused(Exception):
-    def __init__(self, what: str, mend: str) -> None:
-        super().__init__(what)
-        self.what = what
-        self.mend = mend
 
 
 def _item(kind: _Kind, item: str, seed: str) -> tuple[range, str, str]:
@@ -162,7 +155,7 @@ def _item(kind: _Kind, item: str, seed: str) -> tuple[range, str, str]:
     found = range(low, high + 1, step)
     if slash and "-" not in base and base != "*":
         mend = f"Write {low}-{kind.last}/{step_text} or {low}"
-        raise _Refused(f'"{item}" puts a step on a single value, which crons read in different ways', mend)
+        raise FieldError(f'"{item}" puts a step on a single value, which crons read in different ways', mend)
     if slash and step > most:
         return found, str(low), f'"{item}" ({kind.name}) takes no second step, so it is written as {low}.'
     return found, item, ""
@@ -174,7 +167,7 @@ def _drawn(kind: _Kind, item: str, base: str, step: int | None, *, seed: str) ->
     low = _value(kind, item, low_text) if low_text else kind.first
     high = _value(kind, item, high_text) if high_text else min(kind.last, kind.first + kind.largest_step)
     if low > high:
-        raise _Refused(f'"{item}" runs backwards', f"Write {high}~{low}")
+        raise FieldError(f'"{item}" runs backwards', f"Write {high}~{low}")
     last = high if step is None else min(high, low + step - 1)
     digest = hashlib.sha256(f"{kind.name}\n{item}\n{seed}".encode()).digest()
     start = low + int.from_bytes(digest[:8]) % (last - low + 1)
@@ -187,7 +180,7 @@ def _drawn(kind: _Kind, item: str, base: str, step: int | None, *, seed: str) ->
 
 def _step(item: str, text: str) -> int:
     if not (_is_number(text) and int(text)):
-        raise _Refused(f'"{item}" has no step that moves on', "Write a whole number above zero behind the slash")
+        raise FieldError(f'"{item}" has no step that moves on', "Write a whole number above zero behind the slash")
     return int(text)
 
 
@@ -202,7 +195,7 @@ def _range(kind: _Kind, item: str, base: str) -> tuple[int, int]:
     if low > high:
         last = _WEEK - 1 if kind is _WEEKDAY else kind.last
         mend = f"Write {_span(low, last)},{_span(kind.first, high)}, if that is meant"
-        raise _Refused(f'"{item}" runs backwards, which no cron accepts', mend)
+        raise FieldError(f'"{item}" runs backwards, which no cron accepts', mend)
     return low, high
 
 
@@ -216,9 +209,9 @@ def _value(kind: _Kind, item: str, text: str) -> int:
     if text.lower() in kind.names:
         return kind.names[text.lower()]
     if not _is_number(text):
-        raise _Refused("has an empty list item" if not item else f'"{item}" is nothing that cron reads', mend)
+        raise FieldError("has an empty list item" if not item else f'"{item}" is nothing that cron reads', mend)
     if not kind.first <= int(text) <= kind.last:
-        raise _Refused(f"{text} is outside {kind.first}-{kind.last}", mend)
+        raise FieldError(f"{text} is outside {kind.first}-{kind.last}", mend)
     return int(text)
 
 

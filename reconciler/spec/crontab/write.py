@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from reconciler.model.definition import DEFAULT_TIME_ZONE
 from reconciler.spec.crontab.names import Names
 from reconciler.spec.crontab.read import Crontab, Entry, LeftOut
 from reconciler.spec.crontab.scripts import Script, script_of
@@ -43,20 +44,27 @@ class Written:
 class Pages:
     """What an import writes: the header, the jobs, and the lines that became none."""
 
+    file: str
     header: str
     jobs: Sequence[Written]
-    left_out: str
+    left_out: Sequence[LeftOut]
 
     def as_one(self) -> str:
         """Give everything as the text of one file."""
-        return "\n---\n".join([self.header + self.left_out, *(job.text for job in self.jobs)])
+        return "\n---\n".join([self._notes(), *(job.text for job in self.jobs)])
 
     def by_file(self) -> dict[str, str]:
         """Give a file for each job, and one for the rest, by name."""
         return {
-            f"{NOTES}.yaml": self.header + self.left_out,
+            f"{NOTES}.yaml": self._notes(),
             **{f"{job.name}.yaml": job.text for job in self.jobs},
         }
+
+    def _notes(self) -> str:
+        return self.header + "".join(
+            "#\n" + _comment(f"{self.file}:{each.line}: {each.text}") + _comment(f"No job was made of it: {each.why}.")
+            for each in self.left_out
+        )
 
 
 def pages_of(crontab: Crontab, *, zone: str, timeout: str) -> Pages:
@@ -73,7 +81,8 @@ def pages_of(crontab: Crontab, *, zone: str, timeout: str) -> Pages:
         shells[script.argv[0]] = None
         name = names.name(entry.command)
         jobs.append(Written(name, entry, _job(crontab.file, name, entry, script, timeout=timeout)))
-    return Pages(_header(crontab, zone, " --allow ".join(shells) or "sh"), jobs, _left_out(crontab.file, left_out))
+    header = _header(crontab, zone, " --allow ".join(shells))
+    return Pages(crontab.file, header, jobs, sorted(left_out, key=lambda each: each.line))
 
 
 def _header(crontab: Crontab, zone: str, shells: str) -> str:
@@ -84,13 +93,6 @@ def _header(crontab: Crontab, zone: str, shells: str) -> str:
         *_HEADER.format(shells=shells).split("\n"),
     ]
     return "".join(map(_comment, said))
-
-
-def _left_out(file: str, lines: Sequence[LeftOut]) -> str:
-    return "".join(
-        "#\n" + _comment(f"{file}:{each.line}: {each.text}") + _comment(f"No job was made of it: {each.why}.")
-        for each in sorted(lines, key=lambda each: each.line)
-    )
 
 
 def _job(file: str, name: str, entry: Entry, script: Script, *, timeout: str) -> str:
@@ -156,7 +158,7 @@ def _trigger(entry: Entry) -> list[str]:
     lines = [f"    - cron: {_scalar(timing['cron'])}", f"      timeZone: {entry.zone}"]
     if "dayRule" in timing:
         lines.append(f"      dayRule: {timing['dayRule']}")
-    if "dst" in timing:
+    if "dst" in timing and entry.zone != DEFAULT_TIME_ZONE:  # no clock of UTC is changed
         lines.append(f"      dst: {{gap: {timing['dst']['gap']}, overlap: {timing['dst']['overlap']}}}")
     delay = entry.environment.get("RANDOM_DELAY", "")
     if delay.isascii() and delay.isdigit() and int(delay[:6]):
