@@ -35,7 +35,7 @@ def windows_of(content: bytes, zone: ZoneInfo) -> Windows:
         _refuse_endless(calendar)
         return _windows(_occurrences(repeater.of(calendar)), zone)
     except _UNREADABLE as error:
-        told = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        told = (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(" :")
         what = f"an event has no {told}" if isinstance(error, LookupError) else told
         raise _refused(f"it cannot be read: {what}", "Export it again, as iCalendar (RFC 5545)") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import Final
@@ -11,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 from reconciler.model import kinds
 from reconciler.model.definition import Json, timing_from
-from reconciler.model.trigger import frame_from
+from reconciler.model.policy import CalendarAction
+from reconciler.model.trigger import CalendarUse, frame_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.calendar import Calendar, time_of_day
 from reconciler.schedule.ical import Windows, windows_of
@@ -106,7 +108,12 @@ def _check_slots(made: Candidate, path: Path, trigger: Mapping[str, Json], calen
     elif line.next_run_after(0) is None:
         named = " and ".join(f'"{each.name}"' for each in frame.calendars)
         what = f"the trigger never runs: its slots all fall into times at which {named} is closed"
-        words = Words("calendar.never", what, "Write another timing or calendar, or action: Defer")
+        waits = replace(
+            frame, calendars=tuple(CalendarUse(each.name, CalendarAction.DEFER) for each in frame.calendars)
+        )
+        opens = timeline(timing, waits, activated_us=0, calendars=calendars).next_run_after(0) is not None
+        mend = "Write another timing or calendar" + (", or action: Defer" if opens else "")
+        words = Words("calendar.never", what, mend)
         path = (*path, "calendars")
         made.add(words, path, place_of_key(made.file, made.root, path))
 

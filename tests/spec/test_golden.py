@@ -60,6 +60,7 @@ def test_a_tree_with_all_of_them_is_reported_at_once(monkeypatch: pytest.MonkeyP
     assert report == expected("all-at-once", report)
     assert [each.key for each in load_tree("files").definitions] == [
         ("Calendar", "weekend"),
+        ("Calendar", "closed-down"),
         ("Defaults", "defaults-good"),
         ("Queue", "queues-good"),
     ]
