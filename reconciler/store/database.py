@@ -51,13 +51,13 @@ from reconciler.store.dialect import (
 from reconciler.store.hints import Hints
 from reconciler.store.postgresql import Postgresql, TurnedPostgresql
 from reconciler.store.sqlite import Sqlite
+from reconciler.store.turnstile import FileTurnstile, OpenTurnstile, Turnstile
 
 T = TypeVar("T")
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
 _KEY_REPEATS: Final = 8
 _BUSY_FOR_SECONDS: Final = 30.0
-_BUSY_STEP_SECONDS: Final = 0.02
 _FORMS: Final = "sqlite:///path/to/file.db or postgresql://host/database"
 
 
@@ -138,6 +138,8 @@ class Database:
         self._writing = threading.RLock()
         self._pause = threading.Event()
         self._writer, self._reader = dialect.engines(url, limits, clock)
+        self._open: Turnstile = OpenTurnstile(chance)
+        self._turnstile = FileTurnstile(self.file, clock=clock, chance=chance) if self.file else self._open
 
     @classmethod
     def open(
@@ -202,13 +204,16 @@ class Database:
         whether the transaction was committed is then unknown, unless it is read back.
         """
         if not self._dialect.has_one_writer:
-            return self._repeated(fn, self._writer)
+            return self._repeated(fn, self._writer, self._open)
         with self._writing:
-            return self._repeated(fn, self._writer)
+            try:
+                return self._repeated(fn, self._writer, self._turnstile)
+            finally:
+                self._turnstile.leave()
 
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run `fn` in a reading transaction; on SQLite it sees one snapshot and blocks no writer."""
-        return self._repeated(fn, self._reader)
+        return self._repeated(fn, self._reader, self._open)
 
     def hint(self) -> None:
         """Tell idle workers that something became claimable; failing to is no harm: they poll."""
@@ -224,13 +229,15 @@ class Database:
         self._writer.dispose()
         self._reader.dispose()
 
-    def _repeated(self, fn: Callable[[Tx], T], engine: Engine) -> T:
+    def _repeated(self, fn: Callable[[Tx], T], engine: Engine, turnstile: Turnstile) -> T:
         give_up_at = self._clock.elapsed() + _BUSY_FOR_SECONDS
         repeats = 0
         while True:
             repeats += 1
+            turnstile.enter()
             try:
                 with engine.begin() as connection:
+                    turnstile.leave()
                     return fn(Tx(connection, self._now, self._lease_now, self._dialect, self._built))
             except KeyTakenError:
                 if repeats >= _KEY_REPEATS:
@@ -240,7 +247,7 @@ class Database:
             except DBAPIError as fault:
                 if self._clock.elapsed() >= give_up_at or not self._dialect.may_pass(fault, repeats):
                     raise self._explained(fault) from fault
-            self._clock.wait(self._pause, self._chance.fraction() * _BUSY_STEP_SECONDS)
+            self._clock.wait(self._pause, turnstile.pause())
 
     def _explained(self, fault: DBAPIError) -> Exception:
         if self._dialect.is_busy(fault):

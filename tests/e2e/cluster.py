@@ -1,5 +1,6 @@
 """A whole installation of real processes: `reconciler serve` and `reconciler worker` over one store and one folder."""
 
+import fcntl
 import os
 import signal
 import sqlite3
@@ -122,7 +123,7 @@ class Cluster:
         return marked(f"{MARK}={self.home}", "RECONCILER_CLAIM=")
 
     def halt(self, *pids: int) -> None:
-        """Stop processes in their tracks, though not one that holds SQLite's write lock: all others would wait for it.
+        """Stop processes in their tracks, though not one that holds up every writer of an SQLite file.
 
         That is a trap of its own, with a test of its own (tests/store/test_traps_sqlite.py).
         """
@@ -146,6 +147,11 @@ class Cluster:
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
+                return False
+        with Path(f"{url.database}-turn").open("ab") as turnstile:
+            try:
+                fcntl.flock(turnstile, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
                 return False
         return True
 

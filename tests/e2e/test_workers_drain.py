@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(SECONDS + 60)]
 def test_four_workers_drain_two_thousand_runs_each_executed_and_accepted_once(cluster: Cluster) -> None:
     """R2, R4: nothing is lost, nothing runs twice, and nobody has anything to complain of."""
     cluster.job("tiny", handler={"type": "command", "with": {"argv": ["/bin/true"]}})
-    cluster.serve()
+    cluster.serve("leader", "--leader-ttl", "15s")
     cluster.loaded("tiny")
     workers = [f"worker-{number}" for number in range(WORKERS)]
     for name in workers:
