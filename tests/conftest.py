@@ -1,5 +1,6 @@
 """Fixtures every part of the suite may use: the two databases, and the cases."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,12 @@ def store_url(request: pytest.FixtureRequest) -> str:
     """An empty database; a test that takes it runs once on each kind."""
     url: str = request.getfixturevalue({"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param])
     return url
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background inherits that SIGINT is ignored; processes of ours must not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
