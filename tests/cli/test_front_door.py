@@ -17,28 +17,51 @@ from tests.reconcile.cast import document
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def reconciler(tmp_path: Path) -> Run:
-    """Run a command line in a folder of its own."""
+def reconciler_in(folder: Path) -> Run:
+    """Run command lines in a folder."""
 
     def run(*arguments: str | bytes, shell_end: str = "") -> "subprocess.CompletedProcess[str]":
         line = [sys.executable, "-m", "reconciler", *arguments]
         program = ["sh", "-c", f'"$@" {shell_end}', "sh", *line] if shell_end else line
         return subprocess.run(
-            program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            program, cwd=folder, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
         )
 
     return run
 
 
 @pytest.fixture
-def stored(reconciler: Run, tmp_path: Path) -> Path:
+def reconciler(tmp_path: Path) -> Run:
+    """Run a command line in a folder of its own."""
+    return reconciler_in(tmp_path)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
     """One job, applied."""
-    (tmp_path / "jobs.d").mkdir()
-    (tmp_path / "jobs.d" / "report.yaml").write_text(document("report"))
+    return apply_one_job(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def stored_for_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same for tests that change nothing."""
+    return apply_one_job(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture
+def copied(stored_for_all: Path, tmp_path: Path) -> Path:
+    """The same for tests that may change the folder, and apply nothing: a source that has moved is refused."""
+    shutil.copytree(stored_for_all, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def apply_one_job(folder: Path) -> Path:
+    reconciler = reconciler_in(folder)
+    (folder / "jobs.d").mkdir()
+    (folder / "jobs.d" / "report.yaml").write_text(document("report"))
     assert reconciler("db", "upgrade").returncode == 0
     assert reconciler("reconcile").returncode == 0
-    return tmp_path
+    return folder
 
 
 def exits(done: "subprocess.CompletedProcess[str]", code: int, *, saying: str = "") -> None:
@@ -136,8 +159,12 @@ def test_a_missing_or_unreachable_store(reconciler: Run, tmp_path: Path) -> None
         ["get", "jobs", "--limit", "0"],
     ],
 )
-def test_wrong_usage_exits_64(reconciler: Run, stored: Path, line: list[str]) -> None:
-    exits(reconciler(*line), 64)
+def test_wrong_usage_exits_64(
+    stored_for_all: Path, line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(stored_for_all)
+    assert run(line) == 64
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_arguments_that_are_no_text_are_wrong_usage(reconciler: Run, stored: Path) -> None:
@@ -192,10 +219,10 @@ def test_a_value_that_begins_like_json_and_is_none_is_refused(reconciler: Run, s
 @pytest.mark.parametrize("line", ["validate", "reconcile --dry-run", "reconcile", "serve"])
 @pytest.mark.parametrize("named", [True, False])
 def test_a_source_that_is_not_there_is_refused_in_the_same_words_by_all(
-    reconciler: Run, stored: Path, line: str, named: bool
+    reconciler: Run, copied: Path, line: str, named: bool
 ) -> None:
     if not named:
-        shutil.rmtree(stored / "jobs.d")
+        shutil.rmtree(copied / "jobs.d")
     path, arguments = ("elsewhere", ["--source-moved", "elsewhere"]) if named else ("jobs.d", [])
     if line in {"validate", "reconcile --dry-run"}:
         arguments = arguments[1:]
