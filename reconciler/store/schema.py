@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib import resources
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from reconciler.errors import SchemaVersionError
@@ -26,7 +24,7 @@ def upgrade(database: Database) -> tuple[str | None, str]:
         before = _version(tx.connection)
         if before is not None and before not in _known():
             raise _too_new(database, before)
-        command.upgrade(_config(tx.connection), "head")
+        _migrate(tx.connection)
         return before, head()
 
     unhurried = database.unhurried()
@@ -65,7 +63,7 @@ def check(database: Database) -> None:
 
 def head() -> str:
     """Give the schema version this program works with."""
-    return str(_scripts().get_current_head())
+    return _known()[-1]
 
 
 def _too_new(database: Database, found: str) -> SchemaVersionError:
@@ -75,21 +73,26 @@ def _too_new(database: Database, found: str) -> SchemaVersionError:
     )
 
 
-def _known() -> set[str]:
-    return {revision.revision for revision in _scripts().walk_revisions()}
+@cache
+def _known() -> tuple[str, ...]:
+    """List the versions, oldest first, by the names of their migrations: reading those takes no Alembic."""
+    files = (resources.files("reconciler.store") / "migrations" / "versions").iterdir()
+    return tuple(sorted(found[1] for file in files if (found := re.match(r"(\d{4})_\w+\.py$", file.name))))
 
 
 def _version(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config(None))
+def _migrate(connection: Connection, version: str = "head") -> None:
+    # Loaded here, as every command would otherwise start a fifth later for what few of them do.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
 
-
-def _config(connection: Connection | None) -> Config:
     config = Config()
     config.set_main_option("script_location", str(resources.files("reconciler.store") / "migrations"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    return config
+    command.upgrade(config, version)

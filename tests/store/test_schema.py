@@ -1,12 +1,16 @@
 """The schema: the migrations make what the code declares, and the database refuses what the code must never write."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Table, insert, inspect, text, update
 from sqlalchemy.exc import IntegrityError
 
@@ -45,6 +49,19 @@ def test_the_migrations_make_exactly_what_the_code_declares(empty_database: Data
     assert differences == []
     assert {name: made for name, made in migrated.items() if "alembic" not in name} == declared
     assert len(declared) >= len(metadata.tables)
+
+
+def test_the_migrations_are_named_by_their_versions_in_one_line() -> None:
+    """The names alone tell a command which version it needs: no command but an upgrade loads Alembic for it."""
+    migrations = ScriptDirectory(str(Path(schema.__file__).parent / "migrations"))
+    in_order = [revision.revision for revision in migrations.walk_revisions()][::-1]
+
+    named = sorted(file.name[:4] for file in Path(migrations.versions).glob("[0-9]*.py"))
+    assert named == in_order
+    assert schema.head() == migrations.get_current_head() == in_order[-1]
+
+    loaded = "import sys, reconciler.cli.stores; sys.exit('alembic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0
 
 
 def test_an_upgrade_of_a_current_store_changes_nothing(store: Store) -> None:

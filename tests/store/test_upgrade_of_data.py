@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from alembic import command
 from sqlalchemy import text
 
 from reconciler.store import claiming, queue_views, runs, schema
@@ -18,7 +17,7 @@ def older(store_url: str) -> Iterator[Database]:
     clock = TurnedClock()
     database = Database.open(store_url, clock=clock, turned=True)
     with database.engine.begin() as connection:
-        command.upgrade(schema._config(connection), "0002")  # noqa: SLF001 - no command goes back in time
+        schema._migrate(connection, "0002")  # noqa: SLF001 - no command goes back in time
         for statement in HELD_BEFORE:
             connection.execute(text(statement))
     yield database
