@@ -46,7 +46,6 @@ spec:
 """
 _PATIENCE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.1
-_GUARD_FIRST_SECONDS: Final = 0.5
 
 
 def play() -> int:
@@ -101,14 +100,14 @@ class _Demo:
             f"{stalled} claims run {run_id} with fence {first.fence}; its lease of {lease:g} s is renewed every second"
         )
 
-        self._stall(self._workers[stalled])
+        _signal(self._workers[stalled], signal.SIGSTOP)
         self._say(f"{stalled} stalls: worker and guard stand still (SIGSTOP), as in a frozen machine. Its job goes on")
         self._until("the lease ran out", lambda: self._shown(run_id).lost_leases == 1)
         self._say(f"the lease has run out: the leader takes run {run_id} back, to be claimed by others")
         second = self._until("another worker claimed the run", lambda: self._held(run_id, fence=2))
         self._say(f"{second.node} claims run {run_id} with fence {second.fence}")
 
-        self._wake(self._workers[stalled])
+        _signal(self._workers[stalled], signal.SIGCONT)
         self._say(f"{stalled} wakes up and writes what became of its run, with fence {first.fence}")
         refused = self._until("the late write was refused", lambda: next(iter(self._refused), None))
         self._say(
@@ -124,18 +123,6 @@ class _Demo:
             click.echo(f"         attempt {each.attempt} (fence {each.fence}) on {each.node}: {each.outcome}")
         if run.state is not RunState.SUCCEEDED:
             raise StoreUnavailableError(f"run {run_id} should have succeeded and is {run.state}")
-
-    def _stall(self, worker: subprocess.Popen[bytes]) -> None:
-        """Stop the worker and its guard, not the job below them."""
-        for pid in (*kin.children(worker.pid), worker.pid):
-            os.kill(pid, signal.SIGSTOP)
-
-    def _wake(self, worker: subprocess.Popen[bytes]) -> None:
-        """Let it go on, the guard a moment before: a worker that wakes first distrusts it, and writes nothing."""
-        for pid in kin.children(worker.pid):
-            os.kill(pid, signal.SIGCONT)
-        self._clock.wait(threading.Event(), _GUARD_FIRST_SECONDS)
-        os.kill(worker.pid, signal.SIGCONT)
 
     def _living(self) -> list[str]:
         found = self._database.read(lambda tx: nodes.listed(tx, limit=10))
@@ -172,6 +159,7 @@ class _Demo:
 
 
 def _signal(worker: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal the worker and its guard, not the job below them."""
     if worker.poll() is None:
-        for pid in (worker.pid, *kin.children(worker.pid)):
+        for pid in (*kin.children(worker.pid), worker.pid):
             os.kill(pid, number)

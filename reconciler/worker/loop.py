@@ -39,7 +39,7 @@ from reconciler.worker.hinting import Hinting
 from reconciler.worker.logs import Logs, appending
 from reconciler.worker.options import WorkerOptions
 from reconciler.worker.output import Reader
-from reconciler.worker.pace import Drain, Pace
+from reconciler.worker.pace import Drain, Pace, Silence
 from reconciler.worker.process import GuardProcess
 from reconciler.worker.runs import CANCELLED, DRAINED, GUARD_DIED, Held, HeldRuns
 from reconciler.worker.session import Membership
@@ -81,6 +81,7 @@ class Worker:
         self._clock = clock
         self._scratch = Path(tempfile.mkdtemp(prefix="reconciler-"))
         self._guard = self._start_guard()
+        self._silence = Silence()
         self.waker = Waker()
         self._reader = Reader(self.waker.wake, clock=clock)
         logs = Logs(options.name, appending(database), clock=clock)
@@ -175,7 +176,8 @@ class Worker:
     def _hear_guard(self) -> None:
         for message in self._guard.hear():
             self._hear(message)
-        if self._guard.is_gone or self._membership.is_overdue:
+        is_hung = self._silence.is_hung(self._clock.elapsed(), is_overdue=self._membership.is_overdue)
+        if self._guard.is_gone or is_hung:
             self._replace_guard()
 
     def _hear(self, message: ToWorker) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from reconciler.telemetry import emit
 from reconciler.worker.events import Draining
 from reconciler.worker.options import WorkerOptions
+
+_STALL_SECONDS: Final = 1.0
+_BENEFIT_SECONDS: Final = 2.0
 
 
 class Pace:
@@ -29,6 +33,28 @@ class Pace:
     def hurry(self, now: float) -> None:
         """There is news, or room for it: ask at once and quickly again."""
         self._pause, self.next_at = self._shortest, now
+
+
+class Silence:
+    """When a guard that should have spoken by now counts as hung: at once, unless the loop itself has just stalled.
+
+    A machine that freezes stops both; whichever wakes first must not end the other for its silence.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is overdue."""
+        self._turned_at = 0.0
+        self._hung_from: float | None = None
+
+    def is_hung(self, now: float, *, is_overdue: bool) -> bool:
+        """Give the verdict of this turn of the loop. One stall earns one benefit of the doubt, not each turn anew."""
+        has_stalled = now > self._turned_at + _STALL_SECONDS
+        self._turned_at = now
+        if not is_overdue:
+            self._hung_from = None
+        elif self._hung_from is None:
+            self._hung_from = now + _BENEFIT_SECONDS if has_stalled else now
+        return self._hung_from is not None and now >= self._hung_from
 
 
 class Drain:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from reconciler.worker.events import RunEnded, RunStarted, SessionLost
@@ -60,6 +61,31 @@ def test_a_guard_that_hangs_is_replaced_before_the_lease_is_over(cluster: Cluste
     cluster.wait(lambda: not guard.is_running(), seconds=2)
     cluster.wait(lambda: cluster.session_of("worker", worker.pid), seconds=10)
     assert worker.poll() is None
+
+
+def test_a_worker_that_wakes_from_a_freeze_before_its_guard_does_not_end_it(cluster: Cluster) -> None:
+    """A frozen machine stops both: the late result is offered and refused, and the guard goes on."""
+    cluster.script("short", f"mkdir {cluster.home}/first 2>/dev/null && sleep 1; echo done")
+    cluster.serve()
+    cluster.loaded("short")
+    frozen = cluster.worker("frozen")
+    run = cluster.trigger("short")
+    cluster.wait(cluster.job_processes, seconds=15)
+
+    guard = guard_of(frozen)
+    cluster.halt(frozen.pid, guard.pid)
+    cluster.worker("other")
+    cluster.wait(lambda: cluster.run(run).is_over, seconds=LEASE_SECONDS + 15)
+    slept = psutil.Process(frozen.pid).num_ctx_switches().voluntary
+    cluster.resume(frozen.pid)
+    cluster.wait(lambda: psutil.Process(frozen.pid).num_ctx_switches().voluntary >= slept + 4, seconds=10)
+    cluster.resume(guard.pid)
+
+    cluster.wait(lambda: len(refused_results(cluster.log("frozen"))) == 1, seconds=10)
+    cluster.wait(lambda: cluster.session_of("frozen", frozen.pid), seconds=10)
+    assert guard_of(frozen).pid == guard.pid
+    assert "guard_died" not in cluster.log("frozen")
+    assert [each.outcome for each in cluster.attempts(run)] == ["LostLease", "Succeeded"]
 
 
 @pytest.mark.parametrize(("away_seconds", "is_kept"), [(2.0, True), (9.0, False)])

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from reconciler.worker.options import WorkerOptions
-from reconciler.worker.pace import Drain, Pace
+from reconciler.worker.pace import Drain, Pace, Silence
 
 OPTIONS = WorkerOptions("n1", "sqlite:///x", drain_timeout_seconds=30.0, data=Path("data"))
 
@@ -56,3 +56,26 @@ def test_a_drain_ends_without_a_store_when_its_lease_is_over_anyway() -> None:
 
     assert not drain.is_over(0, is_written=False, now=130.0 + 29.0)
     assert drain.is_over(0, is_written=False, now=130.0 + 30.0)
+
+
+def test_a_guard_that_is_silent_while_the_loop_turns_counts_as_hung_at_once() -> None:
+    silence = Silence()
+    verdicts = [silence.is_hung(now, is_overdue=now >= 101.0) for now in (100.0, 100.25, 100.5, 100.75, 101.0)]
+
+    assert verdicts == [False] * 4 + [True]
+
+
+def test_after_a_stall_of_the_loop_itself_a_silent_guard_gets_two_seconds_once() -> None:
+    silence = Silence()
+    assert not silence.is_hung(100.0, is_overdue=False)
+
+    # Each turn takes so long that it looks like one more stall; the first alone counts.
+    verdicts = [silence.is_hung(now, is_overdue=True) for now in (130.0, 131.5, 133.0)]
+    assert verdicts == [False, False, True]
+
+
+def test_a_guard_that_speaks_after_a_stall_is_judged_anew() -> None:
+    silence = Silence()
+    assert [silence.is_hung(now, is_overdue=True) for now in (100.0, 102.0)] == [False, True]
+    assert not silence.is_hung(102.25, is_overdue=False)
+    assert not silence.is_hung(120.0, is_overdue=True)
