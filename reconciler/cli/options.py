@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,10 @@ from reconciler.cli.tables import no_color
 from reconciler.clock import SECOND_US, to_us
 from reconciler.errors import UsageError
 from reconciler.model.duration import parse_duration
+
+_FRACTION: Final = re.compile(r"[0-9]{0,7}\.[0-9]{1,6}s")
+_YEARS: Final = range(1900, 9999)
+"""As in the files: beyond them an instant cannot be told in every zone."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -32,7 +37,7 @@ class Duration(click.ParamType[float]):
             return value
         text = str(value)
         try:
-            if text.endswith("s") and "." in text:
+            if _FRACTION.fullmatch(text) and float(text[:-1]) > 0:
                 return float(text[:-1])
             return parse_duration(text) / SECOND_US
         except ValueError as fault:
@@ -143,6 +148,10 @@ def default_store_file() -> Path:
 def instant(text: str) -> int:
     """Read an instant with an offset, in microseconds. Raises UsageError."""
     try:
-        return to_us(datetime.fromisoformat(text))
+        moment = datetime.fromisoformat(text)
+        at_us = to_us(moment)
     except ValueError as fault:
         raise UsageError(f"{text!r} is no instant with an offset: write it like 2026-12-31T23:00:00Z") from fault
+    if moment.year not in _YEARS:
+        raise UsageError(f"{text!r} is outside the years {_YEARS[0]}-{_YEARS[-1]}")
+    return at_us

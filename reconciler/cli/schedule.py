@@ -105,7 +105,11 @@ def between(store_url: str | None, output: str, after: str | None, until: str, l
     after_us, until_us = _after(after), options.instant(until)
     lines = _lines(asked, store_url, after_us)
     found = takewhile(lambda each: each[1].slot_us <= until_us, _merged(lines, after_us))
-    _print(lines, list(islice(found, limit)), output)
+    listed = list(islice(found, limit + 1))
+    is_cut = len(listed) > limit
+    _print(lines, listed[:limit], output, is_cut=is_cut)
+    if is_cut:
+        click.echo(f"there are more than these {limit:,}; --limit takes up to {_MOST:,}", err=True)
 
 
 def _after(text: str | None) -> int:
@@ -145,6 +149,9 @@ def _lines(asked: Mapping[str, Any], store_url: str | None, after_us: int) -> li
     if len(given) != 1:
         raise UsageError("name one of: a JOB, --cron EXPRESSION, --every DURATION")
     if given == ["job"]:
+        for name in ("tz", "gap", "overlap", "day_rule", "anchor"):
+            if asked[name] is not None:
+                raise UsageError(f"--{name.replace('_', '-')} does not go with a JOB: its triggers say so themselves")
         lines = _of_job(asked["job"], asked["files"], store_url, after_us)
         chosen = [each for each in lines if asked["trigger"] in {None, each.name}]
         if not chosen:
@@ -220,7 +227,7 @@ def _of_job(name: str, files: Path | None, store_url: str | None, after_us: int)
     ]
 
 
-def _print(lines: list[_Line], found: list[tuple[_Line, Planned]], output: str) -> None:
+def _print(lines: list[_Line], found: list[tuple[_Line, Planned]], output: str, *, is_cut: bool = False) -> None:
     """Print slots; of a bare expression programs get the fires alone, and what does not fire if there is any."""
     slots = [_slot(line, slot) for line, slot in found]
     value: dict[str, Any] = {
@@ -231,6 +238,8 @@ def _print(lines: list[_Line], found: list[tuple[_Line, Planned]], output: str) 
         value["slots"] = slots
     elif skipped := [each for each in slots if each["reason"] is not None]:
         value["skipped"] = skipped
+    if is_cut:
+        value["truncated"] = True
     columns = ["slot", "local", *(["trigger"] if len(lines) > 1 else []), "note"]
     drawn = tables.table(slots, columns) if slots else "it does not fire"
     show.show_value(lambda: value, lambda _: drawn, output)

@@ -42,15 +42,19 @@ def command(
       reconciler trigger daily-sales-report --wait
       reconciler trigger daily-sales-report -p region=us --idempotency-key ticket-4711
     """
+    if idempotency_key == "":
+        raise UsageError("the idempotency key is empty; leave the option out, or name what is asked for once")
+    slot_us = None if slot is None else options.instant(slot)
+    given_parameters = dict(map(_pair, parameters))
     database = open_store(store_url)
     stored = database.read(lambda tx: definitions.named(tx, job))
-    given = check_parameters(job_from(stored.document), dict(map(_pair, parameters)))
+    given = check_parameters(job_from(stored.document), given_parameters)
     run_id, is_new = database.tx(
         lambda tx: runs.create(
             tx,
             job,
             actor=actor(),
-            slot_us=None if slot is None else options.instant(slot),
+            slot_us=slot_us,
             parameters=given,
             idempotency_key=idempotency_key,
         )
@@ -70,6 +74,8 @@ def _pair(text: str) -> tuple[str, Any]:
         raise UsageError(f"{text!r} is no parameter: write NAME=VALUE")
     try:
         return name, json.loads(value)
+    except RecursionError as fault:
+        raise UsageError(f"the value of {name!r} is nested too deeply") from fault
     except ValueError as fault:
         if value.startswith(("[", "{")):
             raise UsageError(f"the value of {name!r}, {value!r}, is no JSON: {fault}") from fault

@@ -27,7 +27,7 @@ LAST_DAY: Final = "L"
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _MOST_BOUNDARIES: Final = 40_000
-"""More than a calendar of days has in a hundred years; what is closed for longer counts as closed for ever."""
+"""More than a hundred years have days; what is closed for longer counts as closed for ever."""
 
 
 class CalendarMode(StrEnum):
@@ -118,12 +118,18 @@ class Calendar:
         return any(matches(local) for matches in self._days)
 
     def _next_boundary(self, at_us: int) -> int:
-        """Give the next instant at which a window may begin or end: an edge of a day, of a span, or a clock change."""
+        """Give the next instant at which a window may begin or end: an edge of a day, of a span, or a clock change.
+
+        What lies inside a span or a day that is covered as a whole changes nothing, and is passed over.
+        """
+        later = bisect_right(self._edges_of_spans, at_us)
+        if later % 2 == 1:
+            return self._edges_of_spans[later]
         segment = segment_at(self._zone, at_us)
         day, of_day = divmod(at_us + segment.offset_us, DAY_US)
-        edge = next((each for each in self._edges if each > of_day), DAY_US)
+        is_whole = bool(self._days) and self._on_day(day)
+        edge = DAY_US if is_whole else next((each for each in self._edges if each > of_day), DAY_US)
         candidates = [segment.end_us, day * DAY_US + edge - segment.offset_us]
-        later = bisect_right(self._edges_of_spans, at_us)
         return min(candidates + self._edges_of_spans[later : later + 1])
 
 

@@ -58,7 +58,8 @@ class Timeline:
     def next_after(self, after_us: int) -> int | None:
         """Give the first slot strictly later than `after_us`, whether it will run or not; None when there is none."""
         found = self._next(after_us)
-        skipped = self._skipped(after_us, found, limit=1)
+        # A gap may be the last thing before `notAfter`: then no slot follows it.
+        skipped = self._skipped(after_us, self._until_us if found is None else found, limit=1)
         return skipped[0] if skipped else found
 
     def next_run_after(self, after_us: int, *, most: int = 1_000) -> Planned | None:

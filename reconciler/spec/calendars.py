@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from reconciler.model import kinds
 from reconciler.model.definition import Json, timing_from
 from reconciler.model.policy import CalendarAction
-from reconciler.model.trigger import CalendarUse, frame_from
+from reconciler.model.trigger import CalendarUse, Frame, frame_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.calendar import Calendar, time_of_day
 from reconciler.schedule.ical import Windows, windows_of
@@ -93,9 +93,10 @@ def _check_reference(made: Candidate, path: Path, name: Json, declared: Mapping[
 def _check_slots(made: Candidate, path: Path, trigger: Mapping[str, Json], calendars: Mapping[str, Calendar]) -> None:
     """Refuse a trigger whose bounds or calendars leave it no slot; one counted from its activation cannot be judged."""
     bounds = [name for name in ("notBefore", "notAfter") if name in trigger]
-    if not (bounds or trigger.get("calendars")) or ("every" in trigger and "anchor" not in trigger):
-        return
     frame, timing = frame_from(trigger), timing_from(trigger)
+    is_relative = "every" in trigger and "anchor" not in trigger
+    if not (bounds or trigger.get("calendars")) or (is_relative and not _is_reversed(frame)):
+        return
     line = timeline(timing, frame, activated_us=0, name=(made.name or "", ""), calendars=calendars)
     if line.next_after(0) is None:
         words = Words(
@@ -116,6 +117,12 @@ def _check_slots(made: Candidate, path: Path, trigger: Mapping[str, Json], calen
         words = Words("calendar.never", what, mend)
         path = (*path, "calendars")
         made.add(words, path, place_of_key(made.file, made.root, path))
+
+
+def _is_reversed(frame: Frame) -> bool:
+    """Whether the bounds leave no instant at all."""
+    first, last = frame.not_before, frame.not_after
+    return first is not None and last is not None and parse_instant(first) > parse_instant(last)
 
 
 def _has_one_form(made: Candidate, path: Path, window: Mapping[str, Json]) -> bool:

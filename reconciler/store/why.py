@@ -91,8 +91,7 @@ def why(tx: Tx, job: str, at_us: int) -> Why:
     runs, skipped = runs_at(tx, job, at_us, until_us), skipped_at(tx, job, at_us, until_us)
     answers = [Answer(each.trigger, Fate.RUN, each.slot_us, run=each) for each in runs if each.trigger is not None]
     answers += [Answer(each.trigger, Fate.SKIPPED, each.slot_us, skipped=each) for each in skipped]
-    told = {each.trigger for each in answers}
-    answers += [each for each in _declared(tx, job, asked) if each.trigger not in told]
+    answers += _not_told(_declared(tx, job, asked), answers)
     live = [row for row in known if row.deleted_us is None]
     on = pauses.by_job(tx, [job]).get(job, ())
     return Why(
@@ -103,6 +102,18 @@ def why(tx: Tx, job: str, at_us: int) -> Why:
         is_suspended=any(row.suspended for row in live),
         is_deleted=not live,
     )
+
+
+def _not_told(declared: Sequence[Answer], told: Sequence[Answer]) -> list[Answer]:
+    """Leave out what the store has told already, and what a trigger does not do beside what it did."""
+    triggers = {each.trigger for each in told}
+    slots = {(each.trigger, each.slot_us) for each in told}
+    is_open = {Fate.PLANNED, Fate.UNSETTLED}
+    return [
+        each
+        for each in declared
+        if each.trigger not in triggers or (each.fate in is_open and (each.trigger, each.slot_us) not in slots)
+    ]
 
 
 def _declared(tx: Tx, job: str, asked: _Asked) -> list[Answer]:

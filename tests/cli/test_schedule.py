@@ -43,6 +43,15 @@ def test_times_between_two_instants_include_the_second_and_not_the_first(asked: 
     assert asked("schedule", "between", *line)["fires"] == ["2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z"]
 
 
+def test_a_list_that_is_cut_off_says_so(asked: Ask, told: Ask) -> None:
+    hours = ("--every", "1h", "--anchor", "2026-01-01T00:00Z", "--after", "2026-01-01T00:00Z")
+    line = ("schedule", "between", *hours, "--until", "2026-01-01T03:00Z")
+
+    assert "there are more than these 2; --limit takes up to 100,000" in told(*line, "--limit", "2")
+    assert "there are more" not in told(*line, "--limit", "3")
+    assert "truncated" not in asked(*line, "--limit", "3")
+
+
 def test_a_live_job_is_asked_by_its_activation_and_every_trigger_of_it(home: Path, asked: Ask, told: Ask) -> None:
     both = [
         {"name": "hourly", "every": "1h", "anchor": "2026-01-01T00:00:00Z"},
@@ -88,6 +97,8 @@ def test_runs_that_wait_for_their_jitter_are_shown_with_when_they_are_due(home: 
         (("--cron", "0 0 * * *", "--anchor", "2026-01-01T00:00:00Z"), "--anchor does not go with --cron"),
         (("--every", "1h", "--gap", "Skip"), "--gap does not go with --every"),
         (("--every", "soon"), "'soon' is no duration"),
+        (("--every", "9999999d"), "'9999999d' is too long: write at most 99999d"),
+        (("report", "--gap", "Skip"), "--gap does not go with a JOB: its triggers say so themselves"),
         (("--every", "1h", "--after", "yesterday"), "'yesterday' is no instant"),
     ],
 )

@@ -63,6 +63,24 @@ def test_a_slot_that_ran_names_its_run(led: Led, asked: Ask, told: Ask) -> None:
     assert f"run {answer['run']['id']} is Pending" in told("why", "report", hour(led, 0))
 
 
+def test_a_minute_of_which_a_slot_is_settled_tells_the_others_too(
+    home: Path, store_url: str, asked: Ask, told: Ask
+) -> None:
+    seconds = [{"name": "seconds", "every": "1s", "anchor": "2026-01-01T00:00:00Z"}]
+    (home / "jobs.d" / "report.yaml").write_text(document("report", queue="reports", triggers=seconds))
+    told("reconcile")
+    led = Led(store_url)
+    minute_us = (led.now_us // (60 * SECOND_US) + 3) * 60 * SECOND_US
+    led.shift_cursor(led.now_us - minute_us)
+    led.settle(ahead_us=minute_us + 5 * SECOND_US - led.now_us)
+
+    answers = asked("why", "report", iso(minute_us))["answers"]
+
+    assert {each["fate"] for each in answers} == {"Run", "Planned"}
+    assert len({each["slot"] for each in answers}) == len(answers) == 60
+    led.database.close()
+
+
 def test_a_slot_that_was_missed_says_by_which_rule(led: Led, asked: Ask, told: Ask) -> None:
     led.settle()
 

@@ -112,6 +112,13 @@ def test_a_calendar_is_closed_exactly_while_its_windows_say_so(document: dict[st
         assert found > to_us(opens - MINUTE)
 
 
+def test_a_closure_of_decades_ends_also_beside_windows_of_every_day() -> None:
+    daily = [{"daily": {"from": "22:00", "to": "06:00"}}, {"daily": {"from": "12:00", "to": "13:00"}}]
+    calendar = calendar_from({"windows": [{"from": "1970-01-01", "to": "2026-12-31"}, *daily]})
+
+    assert calendar.closed_until(0) == to_us(datetime(2027, 1, 1, 6, tzinfo=UTC))
+
+
 @settings(max_examples=100, deadline=None)
 @given(document=DOCUMENTS, minute=st.integers(0, 20 * 24 * 60))
 def test_what_is_open_closes_when_its_windows_say_so(document: dict[str, Any], minute: int) -> None:

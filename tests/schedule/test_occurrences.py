@@ -8,12 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from reconciler.clock import from_us, iso, to_us
-from reconciler.model.definition import AtTiming, CronTiming, EveryTiming
+from reconciler.model.definition import AtTiming, CronTiming, EveryTiming, timing_from
 from reconciler.model.policy import DayRule, Gap, Overlap
+from reconciler.model.trigger import frame_from
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import CronError
 from reconciler.schedule.cronslots import CronOccurrences
 from reconciler.schedule.occurrences import Occurrences, compile_timing
+from reconciler.schedule.timeline import timeline
 from reconciler.schedule.zones import load_zone
 from tests.cases import load_case, vectors
 from tests.schedule.strategies import busy_expressions, expressions, instants, zones
@@ -274,3 +276,18 @@ def test_the_slots_of_every_zone_are_whole_instants() -> None:
 
 def test_the_cases_used_here_are_about_cron_and_clocks() -> None:
     assert {load_case(case)["area"] for case in CASES} == {"cron", "dst-timezone", "misfire-overlap"}
+
+
+def test_a_gap_that_is_the_last_thing_before_not_after_is_a_slot() -> None:
+    """Otherwise nothing would ever record that the clocks skipped it."""
+    document = {
+        "cron": "30 2 * * *",
+        "timeZone": "America/New_York",
+        "dst": {"gap": "Skip"},
+        "notAfter": "2027-03-14T12:00:00Z",
+    }
+    line = timeline(timing_from(document), frame_from(document), activated_us=0)
+    before_us, gap_us = (to_us(datetime.fromisoformat(f"2027-03-{day}T07:30:00Z")) for day in (13, 14))
+
+    assert line.next_after(before_us) == gap_us
+    assert line.next_after(gap_us) is None
