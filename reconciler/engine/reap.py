@@ -28,11 +28,12 @@ class NodeBuried(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunsReaped(Event):
-    """Runs lost their lease: claimable again, or parked when they lost too many."""
+    """Runs lost their lease: claimable again, parked when they lost too many, or cancelled as was asked."""
 
     level: ClassVar[int] = logging.WARNING
     put_back: Sequence[int]
     parked: Sequence[int]
+    cancelled: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,9 @@ class Reap:
             reaped = self._database.tx(lambda tx: runs.reap(tx, term, limit=_BATCH))
             if reaped.counted:
                 emit(RunsCounted(reaped.counted))
-            if reaped.put_back or reaped.parked:
+            taken = len(reaped.put_back) + len(reaped.parked) + len(reaped.cancelled)
+            if taken:
                 self._database.hint()
-                emit(RunsReaped(reaped.put_back, reaped.parked))
-            if len(reaped.put_back) + len(reaped.parked) < _BATCH:
+                emit(RunsReaped(reaped.put_back, reaped.parked, reaped.cancelled))
+            if taken < _BATCH:
                 return _EVERY_SECONDS

@@ -287,7 +287,7 @@ class LeaderInstruments:
         self._is_held.set(1)
 
     def _on_reaped(self, event: RunsReaped) -> None:
-        self._expiries.inc(len(event.put_back) + len(event.parked))
+        self._expiries.inc(len(event.put_back) + len(event.parked) + len(event.cancelled))
         self._parked.inc(len(event.parked))
 
 

@@ -143,6 +143,7 @@ class Ended:
     exit_code: int | None = None
     is_permanent: bool = False
     """The same would happen again: the worker refuses the program, the payload makes no sense."""
+    cancel_requested: bool = False
 
 
 def after_attempt(ended: Ended, retry: Retry, *, max_lost_leases: int) -> RunState:
@@ -150,8 +151,11 @@ def after_attempt(ended: Ended, retry: Retry, *, max_lost_leases: int) -> RunSta
 
     A run that was handed back by a draining node loses nothing of its budget. With one attempt, or after an error that
     is never tried again, a run ends Failed or TimedOut; with several used up, or too many leases lost, DeadLettered.
+    One that was to be cancelled meanwhile is Cancelled however the attempt ended, unless it succeeded first (R9).
     Law R3: executions that count <= max_attempts + max_lost_leases.
     """
+    if ended.cancel_requested and ended.result is not AttemptOutcome.SUCCEEDED:
+        return RunState.CANCELLED
     match ended.result:
         case AttemptOutcome.SUCCEEDED:
             return RunState.SUCCEEDED

@@ -79,6 +79,10 @@ def sources_of(target: RunState) -> list[RunState]:
     return sorted(state for state, targets in TRANSITIONS.items() if target in targets)
 
 
+CANCEL_WANTED: Final = "someone asked to cancel the run"
+"""What went wrong with a run that was held when it was cancelled."""
+
+
 class AttemptOutcome(StrEnum):
     """How one hold on a run ended. Lost leases and handed-back runs are not failures and have their own budget."""
 

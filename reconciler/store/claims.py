@@ -14,7 +14,16 @@ from sqlalchemy import Select, bindparam, func, select
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Job
 from reconciler.model.lease import Session
 from reconciler.model.policy import Ended, after_attempt
-from reconciler.model.run import HELD, TERMINAL, AttemptOutcome, Claim, Outcome, RunState, sources_of
+from reconciler.model.run import (
+    CANCEL_WANTED,
+    HELD,
+    TERMINAL,
+    AttemptOutcome,
+    Claim,
+    Outcome,
+    RunState,
+    sources_of,
+)
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
 from reconciler.store.dialect import Columns
@@ -108,7 +117,7 @@ def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunSta
         job = jobs.get((run.definition_id, run.generation))
         retry = DEFAULT_RETRY if job is None else job.retry
         failures = run.attempt - run.lost_leases
-        ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent)
+        ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent, run.cancel_requested)
         target = targets[run.id] = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
         if target is RunState.RETRYING:
             delay_us = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
@@ -124,13 +133,15 @@ def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunSta
 
 
 def _ending(outcome: Outcome, target: RunState) -> Ending:
+    # Its attempt says how that ended; the run says that it was cancelled.
+    is_cut_short = target is RunState.CANCELLED and outcome.result is not AttemptOutcome.CANCELLED
     return Ending(
         outcome.run_id,
         target,
         reason="AttemptsUsedUp" if target is RunState.DEAD_LETTERED else None,
         ran_us=_ran_us(outcome),
         exit_code=outcome.exit_code,
-        error=outcome.error,
+        error=CANCEL_WANTED if is_cut_short else outcome.error,
         last=outcome.result,
     )
 
@@ -161,7 +172,15 @@ def _find_recorded(tx: Tx) -> Select[Any]:
 def _lock_held(tx: Tx) -> Select[Any]:
     reported = tx.rows("reported", _REPORTED)
     return (
-        select(runs.c.id, runs.c.fence, runs.c.attempt, runs.c.lost_leases, runs.c.definition_id, runs.c.generation)
+        select(
+            runs.c.id,
+            runs.c.fence,
+            runs.c.attempt,
+            runs.c.lost_leases,
+            runs.c.definition_id,
+            runs.c.generation,
+            runs.c.cancel_requested,
+        )
         .join(reported, (runs.c.id == reported.c.run_id) & (runs.c.fence == reported.c.fence))
         # `+ 0` keeps planners from the index of what a node holds: by it, each of n rows meets each of n reports.
         .where(runs.c.node_id + 0 == bindparam("node_id"), in_states(runs.c.state, _STARTED))

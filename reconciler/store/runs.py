@@ -13,7 +13,7 @@ from reconciler.errors import KeyTakenError, NotFoundError, RefusedError
 from reconciler.model.definition import DEFAULT_MAX_LOST_LEASES, DEFAULT_RETRY, Json, canonical
 from reconciler.model.lease import Term
 from reconciler.model.policy import Ended, after_attempt
-from reconciler.model.run import HELD, TERMINAL, WAITING, AttemptOutcome, RunState, SkipReason
+from reconciler.model.run import CANCEL_WANTED, HELD, WAITING, AttemptOutcome, RunState, SkipReason
 from reconciler.store import audit, places
 from reconciler.store.database import Tx, in_states
 from reconciler.store.definitions import find_version
@@ -35,10 +35,11 @@ _LOST: Final[Mapping[EndedBy | None, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What a reaping did: runs claimable again, and runs parked since they lost too many leases."""
+    """What a reaping did: runs claimable again, parked since they lost too many leases, or cancelled as was asked."""
 
     put_back: Sequence[int]
     parked: Sequence[int]
+    cancelled: Sequence[int]
     counted: int
     """How many runs count for their caps from now on: they were claimed while these began."""
 
@@ -137,23 +138,29 @@ def reap(tx: Tx, term: Term, *, limit: int) -> Reaped:
     orphaned = _orphaned().order_by(runs.c.node_id, runs.c.id).limit(limit)
     lost = tx.execute(tx.for_change(orphaned, of=runs)).all()
     record_holds(tx, [Hold(row.id, AttemptOutcome.LOST_LEASE, error=_LOST[row.ended_by]) for row in lost])
-    parked = {row.id: _LOST[row.ended_by] for row in lost if _after_lost_lease(tx, row) in TERMINAL}
-    back = [row.id for row in lost if row.id not in parked]
+    went: dict[RunState, list[Any]] = {state: [] for state in RunState}
+    for row in lost:
+        went[_after_lost_lease(tx, row)].append(row)
     last = AttemptOutcome.LOST_LEASE
-    end(
-        tx,
-        [
-            Ending(run_id, RunState.DEAD_LETTERED, reason="TooManyLostLeases", error=error, last=last)
-            for run_id, error in parked.items()
-        ],
-    )
+    parked = [
+        Ending(row.id, RunState.DEAD_LETTERED, reason="TooManyLostLeases", error=_LOST[row.ended_by], last=last)
+        for row in went[RunState.DEAD_LETTERED]
+    ]
+    cancelled = [Ending(row.id, RunState.CANCELLED, error=CANCEL_WANTED) for row in went[RunState.CANCELLED]]
+    end(tx, parked + cancelled)
+    back = [row.id for row in went[RunState.PENDING]]
     put_back(tx, back, lost_lease=True)
-    return Reaped(back, list(parked), counted=places.adopt(tx))
+    return Reaped(back, [each.run_id for each in parked], [each.run_id for each in cancelled], counted=places.adopt(tx))
 
 
 def _after_lost_lease(tx: Tx, run: Any) -> RunState:
     job = find_version(tx, run.definition_id, run.generation)
-    ended = Ended(AttemptOutcome.LOST_LEASE, failures=0, lost_leases=run.lost_leases + 1)
+    ended = Ended(
+        AttemptOutcome.LOST_LEASE,
+        failures=0,
+        lost_leases=run.lost_leases + 1,
+        cancel_requested=run.cancel_requested,
+    )
     most = DEFAULT_MAX_LOST_LEASES if job is None else job.max_lost_leases
     return after_attempt(ended, DEFAULT_RETRY if job is None else job.retry, max_lost_leases=most)
 
@@ -248,7 +255,14 @@ def _anything_lost(tx: Tx) -> Select[Any]:
 def _orphaned() -> Select[Any]:
     """Find runs that are held by a session that is dead or missing."""
     return (
-        select(runs.c.id, runs.c.lost_leases, runs.c.definition_id, runs.c.generation, nodes.c.ended_by)
+        select(
+            runs.c.id,
+            runs.c.lost_leases,
+            runs.c.definition_id,
+            runs.c.generation,
+            runs.c.cancel_requested,
+            nodes.c.ended_by,
+        )
         .outerjoin(nodes, nodes.c.id == runs.c.node_id)
         .where(in_states(runs.c.state, HELD), or_(nodes.c.id.is_(None), nodes.c.state == "Dead"))
     )

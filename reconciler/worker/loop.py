@@ -20,7 +20,7 @@ from typing import Final
 from reconciler.clock import Chance, Clock
 from reconciler.errors import SessionLostError, StoreUnavailableError
 from reconciler.model.lease import Session
-from reconciler.model.run import AttemptOutcome, Outcome, RunState
+from reconciler.model.run import CANCEL_WANTED, AttemptOutcome, Outcome, RunState
 from reconciler.store import claims
 from reconciler.store.database import Database
 from reconciler.telemetry import emit
@@ -41,7 +41,7 @@ from reconciler.worker.options import WorkerOptions
 from reconciler.worker.output import Reader
 from reconciler.worker.pace import Drain, Pace, Silence
 from reconciler.worker.process import GuardProcess
-from reconciler.worker.runs import CANCELLED, DRAINED, GUARD_DIED, Held, HeldRuns
+from reconciler.worker.runs import DRAINED, GUARD_DIED, Held, HeldRuns
 from reconciler.worker.session import Membership
 from reconciler.worker.start import Started, Starter
 from reconciler.worker.wire import (
@@ -274,7 +274,7 @@ class Worker:
         cancelled = self._database.read(lambda tx: claims.cancels_requested(tx, session))
         for held in self._held:
             if held.claim.run_id in cancelled and held.is_started:
-                self._stop(held, CANCELLED, grace_seconds=held.grace_seconds)
+                self._stop(held, CANCEL_WANTED, grace_seconds=held.grace_seconds)
 
     def _drain_on(self) -> None:
         if not self._drain.is_asked:

@@ -20,7 +20,7 @@ from typing import Final
 from reconciler.clock import Clock
 from reconciler.model.lease import Session
 from reconciler.model.log import OutputStream
-from reconciler.model.run import AttemptOutcome, Claim, Outcome
+from reconciler.model.run import CANCEL_WANTED, AttemptOutcome, Claim, Outcome
 from reconciler.worker.execute import Prepared, name_of
 from reconciler.worker.lines import RunLog
 from reconciler.worker.logs import Logs
@@ -28,8 +28,6 @@ from reconciler.worker.output import Output, Reader
 from reconciler.worker.text import show_controls
 from reconciler.worker.wire import Exited
 
-CANCELLED: Final = "someone asked to cancel the run"
-"""The one reason to stop a run that makes it Cancelled; stopped for any other, it is handed back."""
 DRAINED: Final = "the node was drained before the run ended"
 GUARD_DIED: Final = "the guard process died"
 _MOST_ERROR: Final = 4000
@@ -165,7 +163,7 @@ def judged(how: Exited) -> tuple[AttemptOutcome, int | None, str | None]:
         error = f"the run took longer than its timeout and got {' and then '.join(how.signals_sent)}; it {ended}"
         return AttemptOutcome.TIMED_OUT, how.exit_code, error + survivors
     if how.stopped is not None:
-        result = AttemptOutcome.CANCELLED if how.stopped == CANCELLED else AttemptOutcome.HANDED_BACK
+        result = AttemptOutcome.CANCELLED if how.stopped == CANCEL_WANTED else AttemptOutcome.HANDED_BACK
         return result, how.exit_code, how.stopped + survivors
     if how.exit_code == 0:
         return AttemptOutcome.SUCCEEDED, 0, survivors.removeprefix("; ") or None

@@ -1,4 +1,7 @@
-"""The life of runs: legal moves only (R1), none lost or stuck (R2), within their budget (R3), one per request (R6)."""
+"""The life of runs: legal moves only (R1), none lost or stuck (R2), within their budget (R3), one per request (R6).
+
+One that is cancelled while it is held moves nowhere but into history (R9).
+"""
 
 from __future__ import annotations
 
@@ -93,6 +96,8 @@ class Life(Checker):
             self.claims[new["id"]] += new["state"] == "Running"
             if new["state"] not in _MOVES[before]:
                 self.say("R1", f"run {new['id']} went from {before or 'nothing'} to {new['state']}", change)
+            if old is not None and old["cancel_requested"]:
+                self.say("R9", f"run {new['id']} was to be cancelled and is {new['state']}", change)
 
     def _compare_requests(self) -> None:
         told = self.evidence.requests.told

@@ -18,7 +18,8 @@ _WATCHED: Final = {
     "slots": "trigger_id slot_us recorded_by reason",
     "requirements": "id queue",
     "queues": "name max_running",
-    "runs": "id trigger_id slot_us requirement_id due_us state fence attempt lost_leases node_id created_by",
+    "runs": "id trigger_id slot_us requirement_id due_us state fence attempt lost_leases node_id cancel_requested "
+    "created_by",
     "run_history": "run_id trigger_id slot_us state fence node_id reason",
     "attempts": "run_id fence node_id outcome",
 }
