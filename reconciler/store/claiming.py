@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Update, bindparam, or_, select, update
@@ -132,7 +133,7 @@ def _claim_from_queues(tx: Tx) -> ReturningUpdate[Any]:
 def _claim(tx: Tx, *admitted: ColumnElement[bool]) -> ReturningUpdate[Any]:
     best = _best(tx, *admitted).cte("best")
     # CTEs, so that the planner cannot evaluate a LIMIT twice; the last LIMIT takes nothing away, but tells it how many.
-    due = tx.dialect.unlocked_alike(best, _first_of_kind).limit(_MOST).cte("due")
+    due = tx.dialect.unlocked_alike(best, partial(_first_of_kind, tx)).limit(_MOST).cte("due")
     started = _started(tx).where(runs.c.id.in_(select(due.c.id)), *_is_claimable(tx))
     return started.returning(*_CLAIMED)
 
@@ -154,24 +155,25 @@ def _best(tx: Tx, *admitted: ColumnElement[bool]) -> Select[Any]:
     """Find the most urgent runs over all kinds: the first of each, walked in its order, and of these the first."""
     kinds = select(requirements.c.id.label("kind"), requirements.c.queue).where(*admitted).subquery("kinds")
     joined, found = tx.dialect.first_of_each(
-        kinds, runs, lambda table: _in_order(table, kinds.c.kind).limit(_MOST), lock=False
+        kinds, runs, lambda table: _in_order(tx, table, kinds.c.kind).limit(_MOST), lock=False
     )
     query = select(kinds.c.kind, kinds.c.queue, found.c.id).select_from(joined)
     return query.order_by(found.c.order_key, found.c.id).limit(_MOST)
 
 
-def _in_order(table: FromClause, kind: ColumnElement[int]) -> Select[Any]:
-    claimable = in_states(table.c.state, _CLAIMABLE), table.c.requirement_id == kind
+def _in_order(tx: Tx, table: FromClause, kind: ColumnElement[int]) -> Select[Any]:
+    """Find what is claimable of a kind; what expired is passed over here, or it hides the rest while nobody leads."""
+    claimable = table.c.requirement_id == kind, *_is_claimable(tx, table)
     return select(table.c.id, table.c.order_key).where(*claimable).order_by(table.c.order_key, table.c.id)
 
 
-def _first_of_kind(kind: Any, number: Any) -> Select[Any]:
-    return _in_order(runs, kind).limit(number)
+def _first_of_kind(tx: Tx, kind: Any, number: Any) -> Select[Any]:
+    return _in_order(tx, runs, kind).limit(number)
 
 
 def _lock_waiting(tx: Tx) -> Select[Any]:
     kind, number = (bindparam(name, type_=BigInteger()) for name in ("kind", "number"))
-    return tx.for_change(_first_of_kind(kind, number))
+    return tx.for_change(_first_of_kind(tx, kind, number))
 
 
 def _claim_these(tx: Tx) -> ReturningUpdate[Any]:
@@ -181,9 +183,9 @@ def _claim_these(tx: Tx) -> ReturningUpdate[Any]:
     return started.returning(*_CLAIMED)
 
 
-def _is_claimable(tx: Tx) -> tuple[ColumnElement[bool], ...]:
+def _is_claimable(tx: Tx, table: FromClause = runs) -> tuple[ColumnElement[bool], ...]:
     """Say that a run still waits, and not in vain: the leader takes away what expired."""
-    return in_states(runs.c.state, _CLAIMABLE), or_(runs.c.expires_us.is_(None), runs.c.expires_us > tx.now)
+    return in_states(table.c.state, _CLAIMABLE), or_(table.c.expires_us.is_(None), table.c.expires_us > tx.now)
 
 
 def _started(tx: Tx) -> Update:

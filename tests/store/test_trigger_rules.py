@@ -7,7 +7,7 @@ import pytest
 from reconciler.clock import SECOND_US, iso
 from reconciler.model.policy import Misfire, MisfirePolicy
 from reconciler.model.run import AttemptOutcome, RunState
-from tests.store.cast import Store, job
+from tests.store.cast import Store, job, queue
 from tests.turned import START_US
 
 
@@ -90,6 +90,18 @@ def test_a_run_that_nobody_starts_in_time_is_recorded_as_expired(store: Store) -
     assert (early, claimed) == ([], [])
     assert (store.run(run_id).state, store.run(run_id).reason) == (RunState.SKIPPED, "DeadlineExpired")
     assert store.ledger() == []
+
+
+@pytest.mark.parametrize("spec", [{}, {"max": 2}])
+def test_runs_that_expired_hide_no_others_while_nobody_leads(store: Store, spec: dict[str, int]) -> None:
+    store.apply(queue("q", **spec), job("late", queue="q", startingDeadline="1s"), job("fine", queue="q"))
+    for _ in range(3):
+        store.trigger("late")
+    store.clock.turn(2)
+    run_id = store.trigger("fine")
+
+    assert [each.run_id for each in store.claim(store.node("a"), 1)] == [run_id]
+    assert len(store.expire()) == 3
 
 
 def test_a_run_that_was_started_in_time_does_not_expire_when_its_node_is_lost(store: Store) -> None:
