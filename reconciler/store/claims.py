@@ -34,7 +34,8 @@ from reconciler.store.tables import attempts, run_history, runs
 
 _CLAIMABLE: Final = (RunState.PENDING,)
 _STARTED: Final = tuple(sources_of(RunState.SUCCEEDED))
-_FAILURES: Final = frozenset({AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT})
+_COUNTED: Final = frozenset({AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT, AttemptOutcome.LOST_LEASE})
+"""What uses up a budget of the run, so that its declaration says where it goes."""
 _NAME: Final[Columns] = {"name": str}
 _ID: Final[Columns] = {"id": int}
 _REPORTED: Final[Columns] = {"run_id": int, "fence": int}
@@ -111,23 +112,27 @@ def cancels_requested(tx: Tx, session: Session) -> set[int]:
 
 def _move_on(tx: Tx, reports: Sequence[tuple[Any, Outcome]]) -> dict[int, RunState]:
     """Send each run where its policy says: into history, back to be claimed, or to wait for its backoff."""
-    jobs = _declared(tx, [run for run, each in reports if each.result in _FAILURES])
-    endings, handed_back, retries, targets = [], [], [], {}
+    jobs = _declared(tx, [run for run, each in reports if each.result in _COUNTED])
+    endings, retries, targets = [], [], {}
+    back: dict[bool, list[int]] = {False: [], True: []}
     for run, each in reports:
         job = jobs.get((run.definition_id, run.generation))
         retry = DEFAULT_RETRY if job is None else job.retry
-        failures = run.attempt - run.lost_leases
-        ended = Ended(each.result, failures, run.lost_leases, each.exit_code, each.is_permanent, run.cancel_requested)
-        target = targets[run.id] = after_attempt(ended, retry, max_lost_leases=DEFAULT_MAX_LOST_LEASES)
+        most = DEFAULT_MAX_LOST_LEASES if job is None else job.max_lost_leases
+        failures, is_lost = run.attempt - run.lost_leases, each.result is AttemptOutcome.LOST_LEASE
+        lost_leases = run.lost_leases + is_lost
+        ended = Ended(each.result, failures, lost_leases, each.exit_code, each.is_permanent, run.cancel_requested)
+        target = targets[run.id] = after_attempt(ended, retry, max_lost_leases=most)
         if target is RunState.RETRYING:
             delay_us = retry.delay_us(failures, seed=f"{run.id}/{run.fence}")
             retries.append(Again(run.id, delay_us, None if job is None else job.starting_deadline_us))
         elif target in TERMINAL:
             endings.append(_ending(each, target))
         else:
-            handed_back.append(run.id)
+            back[is_lost].append(run.id)
     end(tx, endings)
-    put_back(tx, handed_back, lost_lease=False)
+    for is_lost, run_ids in back.items():
+        put_back(tx, run_ids, lost_lease=is_lost)
     retry_later(tx, retries)
     return targets
 
@@ -138,12 +143,16 @@ def _ending(outcome: Outcome, target: RunState) -> Ending:
     return Ending(
         outcome.run_id,
         target,
-        reason="AttemptsUsedUp" if target is RunState.DEAD_LETTERED else None,
+        reason=_why_parked(outcome) if target is RunState.DEAD_LETTERED else None,
         ran_us=_ran_us(outcome),
         exit_code=outcome.exit_code,
         error=CANCEL_WANTED if is_cut_short else outcome.error,
         last=outcome.result,
     )
+
+
+def _why_parked(outcome: Outcome) -> str:
+    return "TooManyLostLeases" if outcome.result is AttemptOutcome.LOST_LEASE else "AttemptsUsedUp"
 
 
 def _declared(tx: Tx, failed: Sequence[Any]) -> dict[tuple[int, int], Job | None]:

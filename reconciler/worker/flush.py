@@ -32,6 +32,8 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _CLOSE_WITHIN_SECONDS: Final = 5.0
 _PUT_OFF_SECONDS: Final = 1.0
 
+_GIVEN_BACK: Final = frozenset({AttemptOutcome.HANDED_BACK, AttemptOutcome.LOST_LEASE})
+
 Finish = Callable[[Session, Sequence[Outcome]], Mapping[int, RunState]]
 """Writes outcomes in one transaction, or reads them back; gives what became of the runs whose outcome was accepted."""
 
@@ -201,8 +203,6 @@ class Flusher:
         """Say what the store made of a result; None: it took none."""
         node, run_id, fence = self._node, outcome.run_id, outcome.fence
         if state is None:
-            return FencedOut(
-                node, run_id, fence, "hand_back" if outcome.result is AttemptOutcome.HANDED_BACK else "finish"
-            )
+            return FencedOut(node, run_id, fence, "hand_back" if outcome.result in _GIVEN_BACK else "finish")
         seconds = max(0, outcome.finished_us - outcome.started_us) / SECOND_US
         return RunRecorded(node, run_id, fence, outcome.definition, outcome.result, state, seconds)

@@ -205,8 +205,8 @@ class Worker:
         emit(GuardDied(self._options.name, self._guard.pid, len(started)))
         is_clear = self._guard.bury()
         for held in started:
-            # Not handed back: a run that kills guards shall use up its lost leases.
-            self._report(held, self._held.release(held, AttemptOutcome.LOST_LEASE, error=GUARD_DIED))
+            # Left to the reaper, not handed back: a run that kills guards shall use up its lost leases.
+            self._tell(self._held.release(held, AttemptOutcome.LOST_LEASE, error=GUARD_DIED))
         if (session := self._membership.session) is not None:
             self._lose(session.epoch, GUARD_DIED)
         if not is_clear:
@@ -246,10 +246,12 @@ class Worker:
             self._report(held, outcome)
 
     def _report(self, held: Held, outcome: Outcome) -> None:
-        """Give a result to the flusher, which frees the slot. A lost lease is the store's to record, not ours."""
+        """Give a result to the flusher, which frees the slot."""
+        self._flusher.put(held.session, outcome, held.log)
+        self._tell(outcome)
+
+    def _tell(self, outcome: Outcome) -> None:
         run_id, fence, node = outcome.run_id, outcome.fence, self._options.name
-        if outcome.result is not AttemptOutcome.LOST_LEASE:
-            self._flusher.put(held.session, outcome, held.log)
         if outcome.result in {AttemptOutcome.LOST_LEASE, AttemptOutcome.HANDED_BACK}:
             emit(RunStopped(node, run_id, fence, outcome.error or ""))
         else:

@@ -26,10 +26,12 @@ from reconciler.worker.lines import RunLog
 from reconciler.worker.logs import Logs
 from reconciler.worker.output import Output, Reader
 from reconciler.worker.text import show_controls
-from reconciler.worker.wire import Exited
+from reconciler.worker.wire import LEASE_OVER, Exited
 
 DRAINED: Final = "the node was drained before the run ended"
 GUARD_DIED: Final = "the guard process died"
+_STOPPED: Final = {CANCEL_WANTED: AttemptOutcome.CANCELLED, LEASE_OVER: AttemptOutcome.LOST_LEASE}
+"""What a run that was started and then stopped amounts to, by the reason; stopped for any other, it is handed back."""
 _MOST_ERROR: Final = 4000
 _OUTPUT_PATIENCE_SECONDS: Final = 1.0
 """How long the output of a job whose tree is gone may stay open: something outside the tree got hold of it."""
@@ -163,8 +165,7 @@ def judged(how: Exited) -> tuple[AttemptOutcome, int | None, str | None]:
         error = f"the run took longer than its timeout and got {' and then '.join(how.signals_sent)}; it {ended}"
         return AttemptOutcome.TIMED_OUT, how.exit_code, error + survivors
     if how.stopped is not None:
-        result = AttemptOutcome.CANCELLED if how.stopped == CANCEL_WANTED else AttemptOutcome.HANDED_BACK
-        return result, how.exit_code, how.stopped + survivors
+        return _STOPPED.get(how.stopped, AttemptOutcome.HANDED_BACK), how.exit_code, how.stopped + survivors
     if how.exit_code == 0:
         return AttemptOutcome.SUCCEEDED, 0, survivors.removeprefix("; ") or None
     return AttemptOutcome.FAILED, how.exit_code, f"the program {ended}{survivors}"

@@ -112,6 +112,50 @@ def test_a_poisonous_run_is_parked_by_its_own_budget(store: Store) -> None:
     assert (letter.reason, letter.last_outcome) == ("TooManyLostLeases", "LostLease")
 
 
+def test_a_lost_lease_that_its_worker_reports_counts_like_one_that_is_reaped(store: Store) -> None:
+    """R3: the guard ended the job since its lease could not be kept, and the report came while it still held."""
+    store.apply(job("stalls", poison={"maxLostLeases": 2}))
+    run_id = store.trigger("stalls")
+
+    fail(store, AttemptOutcome.LOST_LEASE, error="the lease is over")
+    first = store.run(run_id)
+    fail(store, AttemptOutcome.LOST_LEASE, error="the lease is over")
+
+    run = store.run(run_id)
+    (letter,) = store.database.read(lambda tx: queries.dead_letters(tx, limit=10))
+    assert (first.state, first.attempt, first.lost_leases) == (RunState.PENDING, 1, 1)
+    assert (run.state, run.reason, run.attempt, run.lost_leases) == (RunState.DEAD_LETTERED, "TooManyLostLeases", 2, 1)
+    assert (letter.reason, letter.last_outcome, letter.error) == ("TooManyLostLeases", "LostLease", "the lease is over")
+
+
+def test_a_lost_lease_is_counted_once_however_many_tell_of_it(store: Store) -> None:
+    """R7: the worker reports it, hears no answer, reports it again; and the reaper comes."""
+    store.apply(job("stalls"))
+    run_id = store.trigger("stalls")
+    node = store.node("a")
+    (claim,) = store.claim(node)
+
+    assert store.finish(node, claim, AttemptOutcome.LOST_LEASE)
+    assert store.finish(node, claim, AttemptOutcome.LOST_LEASE)
+    store.clock.turn(31)
+    store.lead("leader")
+    store.reap()
+
+    assert (store.run(run_id).state, store.run(run_id).lost_leases) == (RunState.PENDING, 1)
+    assert len(store.database.read(lambda tx: queries.attempts_of(tx, run_id))) == 1
+
+
+def test_a_lost_lease_is_no_failed_attempt(store: Store) -> None:
+    """R3: what a worker reports of it leaves all attempts to failures."""
+    store.apply(job("flaky", retry={**FIXED, "maxAttempts": 2}))
+    run_id = store.trigger("flaky")
+
+    fail(store, AttemptOutcome.LOST_LEASE)
+    fail(store)
+
+    assert (store.run(run_id).state, store.run(run_id).attempt) == (RunState.RETRYING, 2)
+
+
 def test_a_retry_goes_by_the_generation_the_run_is_bound_to(store: Store) -> None:
     store.apply(job("flaky", retry=FIXED))
     run_id = store.trigger("flaky")

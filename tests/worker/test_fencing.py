@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import Update, update
 
@@ -33,7 +35,7 @@ def expire_sessions(stage: Stage) -> None:
     stage.store.database.tx(lambda tx: tx.execute(over(tx)))
 
 
-def start(stage: Stage, script: str, **spec: str) -> int:
+def start(stage: Stage, script: str, **spec: Any) -> int:
     stage.store.apply(command("job", "sh", "-c", script, **spec))
     run = stage.store.trigger("job")
     stage.turn_until(lambda: stage.told(RunStarted))
@@ -110,6 +112,20 @@ def test_a_job_whose_lease_is_over_is_killed_and_the_node_goes_on_under_a_new_se
     assert [event.operation for event in stage.told(FencedOut)] == ["hand_back"]
     assert len(stage.told(SessionLost)) == 1
     assert stage.run(command("next", "true")).state == "Succeeded"
+
+
+def test_a_job_that_stalls_its_worker_uses_up_its_lost_leases(stage: Stage, tmp_path: Path) -> None:
+    """R3: its guard ended it early enough that the worker wakes under a lease that still holds."""
+    pid = tmp_path / "pid"
+    run = start(stage, f"echo $$ > {pid}.new && mv {pid}.new {pid}; exec sleep 300", poison={"maxLostLeases": 1})
+    until(pid.exists)
+    # The worker's loop stands still: nobody answers the guard, which renews no more, and ends the job.
+    until(lambda: not psutil.pid_exists(int(pid.read_text())))
+    stage.turn_until(lambda: stage.outcomes(run))
+
+    assert stage.outcomes(run) == [AttemptOutcome.LOST_LEASE]
+    assert (stage.store.run(run).state, stage.store.run(run).reason) == ("DeadLettered", "TooManyLostLeases")
+    assert stage.told(FencedOut) == []
 
 
 def test_a_claim_that_the_store_refuses_opens_a_new_session(stage: Stage) -> None:

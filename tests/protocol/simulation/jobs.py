@@ -115,7 +115,7 @@ class Jobs:
             killed = self._kill_at_us < job.until_us
             at_us = self._seen_at(min(job.until_us, self._kill_at_us), job.effect)
             if at_us <= self._world.elapsed_us:
-                self._end(job, at_us, AttemptOutcome.HANDED_BACK if killed else job.result)
+                self._end(job, at_us, AttemptOutcome.LOST_LEASE if killed else job.result)
 
     def stop(self, run_ids: set[int] | None, result: AttemptOutcome) -> None:
         """End some now, or all of them."""

@@ -148,7 +148,7 @@ class Node:
         """A session is over: its jobs are ended at once."""
         if session is self._session:
             self._old, self._session, self._is_unsure = session, None, False
-            self._jobs.stop(None, AttemptOutcome.HANDED_BACK)
+            self._jobs.stop(None, AttemptOutcome.LOST_LEASE)
 
     def _stop_cancelled(self) -> None:
         session, now_us = self._session, self._world.elapsed_us
@@ -184,7 +184,7 @@ class Node:
         for claim in won:
             self._jobs.start(session, claim)
         if session is not self._session:  # it was lost while the answer came
-            self._jobs.stop(None, AttemptOutcome.HANDED_BACK)
+            self._jobs.stop(None, AttemptOutcome.LOST_LEASE)
 
     def _has_left(self) -> bool:
         """Leave cleanly: what runs is given back, what is known is written, then the session is ended."""
