@@ -17,17 +17,16 @@ from typing import ClassVar, Final
 
 from reconciler.clock import SECOND_US, Chance
 from reconciler.model.definition import DEFAULT_TIME_ZONE, Json
-from reconciler.model.kinds import label
 from reconciler.model.lease import Term, Timings
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.tree import Tree
-from reconciler.plan.diff import Broken, Plan, Unchanged, relative
+from reconciler.plan.diff import Unchanged, relative
 from reconciler.plan.guard import DEFAULT_RULE, DeletionRule, Held, Withheld
+from reconciler.reconcile.findings import conditions_of, is_at_rest, outcome_of, report_of
 from reconciler.reconcile.planning import Planned, known_as, plan_against
-from reconciler.reconcile.revision import Fingerprint, name_of, tree_digest
+from reconciler.reconcile.revision import UNREADABLE, Fingerprint, name_of, tree_digest
 from reconciler.spec.files import SourceUnavailableError
 from reconciler.spec.load import DEFAULT_LIMITS, load_tree
-from reconciler.spec.report import one_line, problem_facts
 from reconciler.spec.source import Limits
 from reconciler.store import passes, revisions
 from reconciler.store.database import Database, Tx
@@ -35,7 +34,7 @@ from reconciler.store.passes import PassState
 from reconciler.telemetry import Event, emit
 
 _STAGE_BATCH: Final = 500
-_REPORTED_PROBLEMS: Final = 200
+_IN_SYNC: Final = frozenset({PassState.APPLIED, PassState.UNCHANGED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,13 @@ class Ended:
     state: PassState
     reason: str
     report: Mapping[str, Json]
+    outcome: Json
+    """What it left open; see `outcome_of`."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the store holds exactly what the files declare: nothing refused, held, withheld or kept."""
+        return self.state in _IN_SYNC and not self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +124,33 @@ class Applier:
         settled: Fingerprint | None = None,
         pass_id: int | None = None,
         expect_digest: str | None = None,
+        last: Ended | None = None,
     ) -> Ended | None:
         """Make one pass, a requested one or one of the leader's own. Raises NotLeaderError.
 
-        None, and nothing done, when the files are not those of `settled` any more.
+        None, and nothing done, when the files are not those of `settled` any more. `last` is the pass before, over the
+        same files: it is given again, and nothing written, when this one would change nothing and leave the same open.
         """
-        name = self._source.name
+        planned, refusal = None, None
         try:
             tree = self._source.load()
         except SourceUnavailableError as fault:
-            started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
-            return self._refuse(term, started, fault.refusal, None)
-        if settled is not None and tree_digest(tree) != settled.files:
-            return None
-        started = self._database.tx(lambda tx: passes.start(tx, term, name, pass_id=pass_id))
-        planned = plan_against(self._database, name, tree, self._source.deletions)
-        if refusal := self._refusal(planned, expect_digest):
-            return self._refuse(term, started, refusal, planned)
-        return self._apply(term, started, planned)
+            if settled not in {None, UNREADABLE}:
+                return None
+            outcome: Json = fault.refusal
+            refusal = fault.refusal
+        else:
+            if settled is not None and tree_digest(tree) != settled.files:
+                return None
+            planned = plan_against(self._database, self._source.name, tree, self._source.deletions)
+            refusal = self._refusal(planned, expect_digest)
+            outcome = outcome_of(planned, refusal)
+        if last is not None and outcome == last.outcome and (planned is None or is_at_rest(planned, refusal)):
+            return last
+        started = self._database.tx(lambda tx: passes.start(tx, term, self._source.name, pass_id=pass_id))
+        if planned is None or refusal is not None:
+            return self._refuse(term, started, refusal or "", planned, outcome=outcome)
+        return self._apply(term, started, planned, outcome)
 
     def _refusal(self, planned: Planned, expect_digest: str | None) -> str | None:
         """Say why a plan may not be applied; None when it may."""
@@ -148,7 +163,7 @@ class Applier:
             return f"{plan.ruling.reason}: held until `reconciler approve {plan.ruling.digest}`"
         return None
 
-    def _apply(self, term: Term, pass_id: int, planned: Planned) -> Ended:
+    def _apply(self, term: Term, pass_id: int, planned: Planned, outcome: Json) -> Ended:
         revision, staged = self._revision(term, planned), self._staged(planned)
         reason = planned.plan.ruling.reason if isinstance(planned.plan.ruling, Withheld) else ""
         writes = bool(
@@ -176,7 +191,7 @@ class Applier:
         with self._exclusive:
             self._database.tx(flip)
         self._tell(state, planned, reason)
-        return Ended(pass_id, state, reason, report)
+        return Ended(pass_id, state, reason, report, outcome)
 
     def _revision(self, term: Term, planned: Planned) -> revisions.Revision:
         ids = {each.uid: each.id for each in planned.facts.stored}
@@ -196,7 +211,7 @@ class Applier:
                 for each in planned.plan.changes
                 if isinstance(each, Unchanged) and each.has_moved
             },
-            conditions=_conditions(planned),
+            conditions=conditions_of(planned),
             actor=f"leader/{term.number}",
             on_time_us=self._on_time_us,
             misfire=self._misfire,
@@ -211,10 +226,10 @@ class Applier:
             for uid, generation, each in [*created, *updated]
         ]
 
-    def _refuse(self, term: Term, pass_id: int, reason: str, planned: Planned | None) -> Ended:
+    def _refuse(self, term: Term, pass_id: int, reason: str, planned: Planned | None, *, outcome: Json) -> Ended:
         report = report_of(planned, reason) if planned else {"error": reason}
         held = planned.plan.ruling if planned else None
-        conditions = _conditions(planned) if planned else {}
+        conditions = conditions_of(planned) if planned else {}
 
         def refuse(tx: Tx) -> None:
             passes.conclude(
@@ -230,7 +245,7 @@ class Applier:
 
         self._database.tx(refuse)
         emit(PassRefused(self._source.name, PassState.REFUSED, len(planned.tree.errors) if planned else 0, reason))
-        return Ended(pass_id, PassState.REFUSED, reason, report)
+        return Ended(pass_id, PassState.REFUSED, reason, report, outcome)
 
     def _tell(self, state: PassState, planned: Planned, reason: str) -> None:
         plan = planned.plan
@@ -238,22 +253,6 @@ class Applier:
             emit(PassEnded(self._source.name, state, len(plan.creates), len(plan.updates), len(plan.prunes)))
         if planned.tree.errors or reason:
             emit(PassRefused(self._source.name, state, len(planned.tree.errors), reason))
-
-
-def report_of(planned: Planned, reason: str) -> dict[str, Json]:
-    """Tell in JSON what a pass found: counts, the guard's word, and its problems (the first 200)."""
-    plan, problems = planned.plan, planned.tree.problems
-    return {
-        "created": [label(each.definition.key) for each in plan.creates],
-        "updated": [label(each.stored.key) for each in plan.updates],
-        "pruned": [label(each.stored.key) for each in plan.prunes],
-        "withheld": [label(each.stored.key) for each in plan.deletes] if isinstance(plan.ruling, Withheld) else [],
-        "held": [label(each.stored.key) for each in plan.deletes] if plan.is_held else [],
-        "kept": [label(each.key) for each in plan.changes if isinstance(each, Broken) and each.stored],
-        "reason": reason,
-        "problemCount": len(problems),
-        "problems": [problem_facts(each) for each in problems[:_REPORTED_PROBLEMS]],
-    }
 
 
 def _on_delete(document: Mapping[str, Json]) -> OnDelete:
@@ -267,35 +266,3 @@ def _state(planned: Planned, *, writes: bool) -> PassState:
     if planned.tree.errors:
         return PassState.INVALID
     return PassState.APPLIED if writes else PassState.UNCHANGED
-
-
-def _first(tree: Tree) -> str:
-    """Name the place of the first error; where there is none, what could not be read in full."""
-    return str(tree.errors[0].place) if tree.errors else tree.root
-
-
-def _degraded(broken: Broken, tree: Tree) -> str:
-    """Say where a definition is broken, what is wrong and how to mend it: the first of its problems."""
-    faults = tree.faults.get(broken.key, ())
-    if not faults:
-        return f"{broken.place} is invalid; the last good version goes on"
-    first = f"{faults[0].rule}, the first of {len(faults)} problems" if len(faults) > 1 else faults[0].rule
-    return f"{one_line(faults[0])} ({first}; the last good version goes on)"
-
-
-def _conditions(planned: Planned) -> dict[str, str | None]:
-    """Say of each definition whose file is broken now, or no longer is, why its file is not applied."""
-    plan: Plan = planned.plan
-    waits = {
-        Withheld: f"PruneWithheld: no longer declared, kept since files have errors (first: {_first(planned.tree)})",
-        Held: "DeletionHeld: no longer declared, kept until its deletion is approved (reconciler get passes)",
-    }.get(type(plan.ruling))
-    wanted: dict[str, str | None] = {each.uid: None for each in planned.facts.stored}
-    for each in plan.changes:
-        if isinstance(each, Broken) and each.stored:
-            wanted[each.stored.uid] = f"Degraded: {_degraded(each, planned.tree)}"
-    for delete in plan.deletes if waits else ():
-        wanted[delete.stored.uid] = waits
-    known = {each.uid: each.condition for each in planned.facts.stored}
-    pruned = {each.stored.uid for each in plan.prunes}
-    return {uid: why for uid, why in wanted.items() if known[uid] != why and uid not in pruned}

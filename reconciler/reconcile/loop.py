@@ -1,7 +1,8 @@
 """The leader's reconcile loop: a pass whenever the files differ, whenever someone asks, and from time to time anyway.
 
 Truth is the content of the files, read again at every rescan; events only make it quicker. An unchanged directory
-costs a read and a hash, and writes nothing (G1, G2).
+costs a read and a hash, and writes nothing (G1, G2). What a pass depends on besides the files (owners of names, recent
+deletions) may change too, so one that left something open is tried again, and recorded only if it ends differently.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ from typing import ClassVar, Final
 from reconciler.clock import Chance, Clock, SystemChance
 from reconciler.model.lease import Term, Timings
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire
-from reconciler.reconcile.apply import Applier, Source
+from reconciler.reconcile.apply import Applier, Ended, Source
 from reconciler.reconcile.revision import Fingerprint
 from reconciler.reconcile.settle import PAUSE_SECONDS, Settling
 from reconciler.store import passes
 from reconciler.store.database import Database
-from reconciler.store.passes import PassState
 from reconciler.telemetry import Event, emit
 
 _POLL_SECONDS: Final = 0.25
 _ASK_SECONDS: Final = 0.5
-_IN_SYNC: Final = frozenset({PassState.APPLIED, PassState.UNCHANGED})
+_Applied = frozenset[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,17 @@ class SourceRead(Event):
     level: ClassVar[int] = logging.DEBUG
     source: str
     in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last pass, and what it saw: the files, and what the sources had applied before it (None: not known)."""
+
+    term: int
+    found: Fingerprint
+    ended: Ended
+    applied: _Applied | None
+    at: float
 
 
 class Reconciler:
@@ -84,9 +95,9 @@ class Reconciler:
         self._settling = Settling(source.path, clock=clock, limits=source.limits)
         self._hinted = threading.Event()
         self._scan_at = self._ask_at = 0.0
-        self._done: tuple[int, Fingerprint] | None = None
-        """Term and fingerprint of the last pass; what differs from it is applied."""
-        self._in_sync = False
+        self._last: _Last | None = None
+        self._whole: int | None = None
+        """The term under which no pass of this source is known to be half done."""
 
     @property
     def source(self) -> str:
@@ -102,29 +113,57 @@ class Reconciler:
         term = self._term()
         if self._is_held():
             return _POLL_SECONDS
+        self._put_back(term)
         asked = self._asked()
         if asked is None and not self._is_due(term):
             return _POLL_SECONDS
         found = self._settling.look()
         if found is None:
             return PAUSE_SECONDS
-        if asked is not None or (term.number, found) != self._done:
+        last, applied = self._last_over(term, found), self._database.read(passes.applied)
+        if asked is not None or last is None or self._may_differ(last, applied):
             began_at = self._clock.elapsed()
-            ended = self._applier.run(
-                term,
-                settled=found,
-                pass_id=None if asked is None else asked.id,
-                expect_digest=None if asked is None else asked.expect_digest,
-            )
+            ended = self._run(term, found, asked, last)
             self._settling.unsettle()
             if ended is None:
                 return PAUSE_SECONDS
-            self._done = (term.number, found)
-            self._in_sync = ended.state in _IN_SYNC
-            emit(PassMade(self._source.name, ended.state, self._clock.elapsed() - began_at))
-        emit(SourceRead(self._source.name, self._in_sync))
+            self._last = _Last(term.number, found, ended, applied if asked is None else None, began_at)
+            if last is None or ended is not last.ended:
+                emit(PassMade(self._source.name, ended.state, self._clock.elapsed() - began_at))
+            last = self._last
+        emit(SourceRead(self._source.name, last.ended.is_clean))
         self._scan_at = self._clock.elapsed() + self._rescan_seconds
         return _POLL_SECONDS
+
+    def _run(self, term: Term, found: Fingerprint, asked: passes.Pass | None, last: _Last | None) -> Ended | None:
+        self._whole = None
+        ended = self._applier.run(
+            term,
+            settled=found,
+            pass_id=None if asked is None else asked.id,
+            expect_digest=None if asked is None else asked.expect_digest,
+            last=None if asked is not None or last is None else last.ended,
+        )
+        self._whole = term.number
+        return ended
+
+    def _put_back(self, term: Term) -> None:
+        """Take up what a fault of the store, or another leader, left half done."""
+        if self._whole != term.number:
+            self._database.tx(lambda tx: passes.put_back(tx, term, self._source.name))
+            self._whole, self._ask_at = term.number, 0.0
+
+    def _last_over(self, term: Term, found: Fingerprint) -> _Last | None:
+        """Give the last pass if it was made under this term, over these files."""
+        last = self._last
+        return last if last is not None and (last.term, last.found) == (term.number, found) else None
+
+    def _may_differ(self, last: _Last, applied: _Applied) -> bool:
+        """Whether a pass that left something open may end differently now, over the same files."""
+        if last.ended.is_clean:
+            return False
+        window_seconds = self._source.deletions.window_seconds
+        return last.applied != applied or self._clock.elapsed() - last.at >= window_seconds
 
     def _asked(self) -> passes.Pass | None:
         """Give the pass that somebody asked for; while there is none, the store is not asked at every turn."""
@@ -139,4 +178,4 @@ class Reconciler:
         if self._hinted.is_set():
             self._hinted.clear()
             self._scan_at = 0.0
-        return self._clock.elapsed() >= self._scan_at or self._done is None or self._done[0] != term.number
+        return self._clock.elapsed() >= self._scan_at or self._last is None or self._last.term != term.number

@@ -19,6 +19,8 @@ from reconciler.store.leader import guard
 from reconciler.store.tables import approvals, passes, sources, staged_definitions
 
 APPROVAL_HOLDS_US: Final = 24 * 3600 * SECOND_US
+_LEADERS: Final = "leader/"
+"""Who asks for a pass of the leader's own: this and the number of the term."""
 
 
 class PassState(StrEnum):
@@ -93,20 +95,28 @@ def start(tx: Tx, term: Term, source: str, *, pass_id: int | None) -> int:
     """
     guard(tx, term)
     tx.execute(delete(staged_definitions))
-    lost = (passes.c.state == PassState.RUNNING) & (passes.c.source == source)
-    tx.execute(
-        update(passes)
-        .where(lost)
-        .values(state=PassState.FAILED, finished_us=tx.now, report=canonical({"error": "the leader was lost"}))
-    )
+    put_back(tx, term, source)
     if pass_id is None:
-        pass_id = request(tx, source, requested_by=f"leader/{term.number}")
+        pass_id = request(tx, source, requested_by=f"{_LEADERS}{term.number}")
     tx.execute(
         update(passes)
         .where(passes.c.id == pass_id)
         .values(state=PassState.RUNNING, term=term.number, started_us=tx.now)
     )
     return pass_id
+
+
+def put_back(tx: Tx, term: Term, source: str) -> None:
+    """End what was begun and never concluded (a fault of the store, a lost leader).
+
+    A pass that somebody asked for is asked for again, since they wait for it; one of a leader's own has failed.
+    """
+    guard(tx, term)
+    lost = (passes.c.state == PassState.RUNNING) & (passes.c.source == source)
+    own = passes.c.requested_by.startswith(_LEADERS)
+    failed = {"state": PassState.FAILED, "finished_us": tx.now, "report": canonical({"error": "the leader was lost"})}
+    tx.execute(update(passes).where(lost, own).values(**failed))
+    tx.execute(update(passes).where(lost, ~own).values(state=PassState.REQUESTED, term=None, started_us=None))
 
 
 def conclude(  # noqa: PLR0913 - the facts of a pass, each named at the call
@@ -152,6 +162,12 @@ def held_under(tx: Tx, deletion_digest: str) -> Pass | None:
     query = select(passes).where(passes.c.deletion_digest == deletion_digest, passes.c.state == PassState.REFUSED)
     row = tx.execute(query.order_by(passes.c.id.desc()).limit(1)).first()
     return None if row is None else _pass(row)
+
+
+def applied(tx: Tx) -> frozenset[tuple[str, str, int]]:
+    """Give what each source applied last, and when: while it is the same, so are all definitions and their owners."""
+    rows = tx.execute(select(sources.c.name, sources.c.tree_digest, sources.c.applied_us))
+    return frozenset((row.name, row.tree_digest, row.applied_us or 0) for row in rows)
 
 
 def source_of(tx: Tx, name: str) -> Source | None:

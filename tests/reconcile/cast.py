@@ -10,7 +10,9 @@ import yaml
 from reconciler.clock import SystemChance
 from reconciler.model.lease import Timings
 from reconciler.reconcile.apply import Applier, Ended, Source
+from reconciler.reconcile.loop import Reconciler
 from reconciler.store import definitions, passes
+from reconciler.store.passes import PassState
 from tests.store.cast import Store
 
 
@@ -69,3 +71,29 @@ class Committer:
         """What the store holds of a kind, by name."""
         found = self.store.database.read(lambda tx: definitions.listed(tx, limit=1000, kind=kind))
         return {each.name: each for each in found}
+
+
+def loop_over(committer: Committer, source: Source) -> Reconciler:
+    store = committer.store
+    return Reconciler(
+        store.database,
+        source,
+        term=lambda: store.term,
+        timings=Timings(),
+        clock=store.clock,
+        exclusive=threading.Lock(),
+    )
+
+
+def turn(committer: Committer, loop: Reconciler, seconds: float) -> None:
+    """Let the loop run for a while of turned time."""
+    left = seconds
+    while left > 0:
+        pause = max(0.05, min(left, loop.step()))
+        committer.store.clock.turn(pause)
+        left -= pause
+
+
+def passes_made(committer: Committer) -> list[PassState]:
+    """How the passes ended, the oldest first."""
+    return [each.state for each in committer.store.database.read(lambda tx: passes.listed(tx, limit=100))][::-1]

@@ -1,54 +1,15 @@
 """The reconcile loop (invariants G2, G8): settled snapshots only, hints and rescans, git in the middle of something."""
 
 import os
-import threading
-from collections.abc import Iterator
 
 import pytest
 
-from reconciler.model.lease import Timings
-from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.settle import PAUSE_SECONDS, GitLockIgnored, Settling
 from reconciler.store import passes
 from reconciler.store.passes import PassState
-from reconciler.telemetry import Event, subscribe
-from tests.reconcile.cast import Committer, document
-
-
-@pytest.fixture
-def loop(committer: Committer) -> Reconciler:
-    store = committer.store
-    return Reconciler(
-        store.database,
-        Source("default", committer.folder),
-        term=lambda: store.term,
-        timings=Timings(),
-        clock=store.clock,
-        exclusive=threading.Lock(),
-    )
-
-
-@pytest.fixture
-def events() -> Iterator[list[Event]]:
-    heard: list[Event] = []
-    end = subscribe(heard.append)
-    yield heard
-    end()
-
-
-def turn(committer: Committer, loop: Reconciler, seconds: float) -> None:
-    """Let the loop run for a while of turned time."""
-    left = seconds
-    while left > 0:
-        pause = max(0.05, min(left, loop.step()))
-        committer.store.clock.turn(pause)
-        left -= pause
-
-
-def passes_made(committer: Committer) -> list[PassState]:
-    """How the passes ended, the oldest first."""
-    return [each.state for each in committer.store.database.read(lambda tx: passes.listed(tx, limit=100))][::-1]
+from reconciler.telemetry import Event
+from tests.reconcile.cast import Committer, document, passes_made, turn
 
 
 def test_a_file_is_applied_when_two_looks_agree(committer: Committer, loop: Reconciler) -> None:
