@@ -25,6 +25,11 @@ from reconciler.words import count
 ICALENDAR: Final = ".ics"
 """The suffix of files that calendars refer to; they declare nothing themselves."""
 SUFFIXES: Final = (".yaml", ".yml", ICALENDAR)
+_OTHER_FILES: Final = frozenset(
+    {".cfg", ".csv", ".html", ".ini", ".jpg", ".json", ".lock", ".log", ".md", ".pdf", ".png", ".py", ".rst"}
+    | {".sh", ".sql", ".svg", ".toml", ".tsv", ".txt", ".xml", ".zip"}
+)
+"""Suffixes that only files have; any other dotted name (`team.d`, `etl.v2`) may be that of a folder."""
 _MAX_DEPTH: Final = 32
 _MAX_STEPS: Final = 512
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -232,9 +237,9 @@ class _Walk:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
     def _bad_link(self, path: PurePosixPath, what: str) -> None:
-        """A bad link matters only where it may stand for definitions: with our suffix, or with none (a folder)."""
+        """A bad link matters unless its name says that it stands for a file of another kind, not for a folder."""
         why = why_ignored(path.name)
-        if why and "." in path.name:
+        if why and path.suffix.lower() in _OTHER_FILES:
             self._ignore(path, why)
         else:
             self.found.miss("file.link", str(path), what, "Point it inside the directory, or take it out")

@@ -124,6 +124,28 @@ def test_links_that_leave_make_the_tree_incomplete(tmp_path: Path) -> None:
     assert not found.complete
 
 
+@pytest.mark.parametrize("name", ["team", "team.d", "etl.v2", "jobs.2026", "team.D"])
+@pytest.mark.parametrize("target", [".data/away", "/away"])
+def test_a_bad_link_that_may_be_a_folder_makes_the_tree_incomplete(name: str, target: str, tmp_path: Path) -> None:
+    """G5: what cannot be read is not the same as gone, whatever the link is called."""
+    (tmp_path / name).symlink_to(target)
+
+    found = scan(tmp_path, LIMITS)
+
+    assert [problem.rule for problem in found.problems] == ["file.link"]
+    assert not found.complete
+
+
+@pytest.mark.parametrize("name", ["README.md", "notes.TXT", "rows.csv", ".#job.yaml", "..data", ".team.d"])
+def test_a_bad_link_that_declares_nothing_is_ignored(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to("away")
+
+    found = scan(tmp_path, LIMITS)
+
+    assert [each.path for each in found.ignored] == [name]
+    assert found.complete
+
+
 def test_a_fifo_does_not_make_us_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
 
