@@ -15,6 +15,7 @@ from reconciler.config import SourceSettings
 from reconciler.errors import RefusedError, Severity, UsageError
 from reconciler.model.tree import Tree
 from reconciler.plan.diff import Plan, Stored, plan_for, relative
+from reconciler.plan.guard import DeletionRule
 from reconciler.plan.render import About, as_json, as_text, exit_code
 from reconciler.spec.load import SourceUnavailableError, load_revision, load_tree
 from reconciler.spec.report import as_text as problems_as_text
@@ -98,16 +99,15 @@ def _compared(settings: Settings, source: SourceSettings, against: str | None, s
     tree = load_tree(source.path, limits=settings.limits, time_zone=settings.time_zone)
     if against is not None:
         level, other = _other(settings, source, against)
-        return Compared(tree, _without_guard(tree, _declared(other, tree.root)), level, against)
+        return Compared(tree, _storeless(tree, _declared(other, tree.root), settings.deletions), level, against)
     file = options.default_store_file()
     if store_url is None and not file.exists():
-        return Compared(tree, _without_guard(tree, []), _NOTHING, _NOTHING)
+        return Compared(tree, _storeless(tree, [], settings.deletions), _NOTHING, _NOTHING)
     from reconciler.cli.stores import open_store
-    from reconciler.cli.wiring import source_of
     from reconciler.reconcile.planning import plan_against
 
     database = open_store(store_url)
-    planned = plan_against(database, source.name, tree, source_of(settings, source).deletions)
+    planned = plan_against(database, source.name, tree, settings.deletions)
     shown = database.shown
     database.close()
     return Compared(planned.tree, planned.plan, "store", shown)
@@ -124,8 +124,9 @@ def _other(settings: Settings, source: SourceSettings, against: str) -> tuple[st
         raise UsageError(f"--against {against}: {fault}") from fault
 
 
-def _without_guard(tree: Tree, stored: list[Stored]) -> Plan:
-    return plan_for(tree, stored, recent_deletions=0, approved=())
+def _storeless(tree: Tree, stored: list[Stored], rule: DeletionRule) -> Plan:
+    """Plan without what only a store knows: deletions a moment ago, and approvals."""
+    return plan_for(tree, stored, recent_deletions=0, approved=(), rule=rule)
 
 
 def _declared(other: Tree, root: str) -> list[Stored]:

@@ -33,6 +33,7 @@ from reconciler.config import Config, SourceSettings, config_from
 from reconciler.errors import InvalidSettingsError, Problem, UsageError
 from reconciler.model.duration import parse_duration
 from reconciler.model.lease import Timings
+from reconciler.plan.guard import DeletionRule
 from reconciler.spec.schemas import faults_by
 from reconciler.spec.source import Limits
 from reconciler.spec.wording import Words
@@ -90,6 +91,12 @@ class Settings:
     def time_zone(self) -> str:
         """The zone of triggers that name none."""
         return self.config.schedule.default_time_zone
+
+    @property
+    def deletions(self) -> DeletionRule:
+        """How many definitions may go at once."""
+        guard = self.config.guard
+        return DeletionRule(guard.max_deletion_percent, guard.window_seconds)
 
     def sources(self, path: Path | None, name: str | None) -> tuple[SourceSettings, ...]:
         """Give the sources that a command line names: by path, by name, by both, or all that are configured.

@@ -23,7 +23,6 @@ from reconciler.engine.zonedata import ZoneData
 from reconciler.errors import NotLeaderError
 from reconciler.model.lease import Timings
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, MisfirePolicy
-from reconciler.plan.guard import DeletionRule
 from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
 from reconciler.reconcile.watch import Watcher
@@ -174,14 +173,13 @@ def guarded(name: str, step: Callable[[], float]) -> float:
 
 def source_of(settings: Settings, chosen: SourceSettings, *, moved: bool = False) -> Source:
     """Give a source, read as the settings say."""
-    guard = settings.config.guard
     return Source(
         chosen.name,
         Path(chosen.path),
         moved=moved,
         limits=settings.limits,
         time_zone=settings.time_zone,
-        deletions=DeletionRule(guard.max_deletion_percent, guard.window_seconds),
+        deletions=settings.deletions,
     )
 
 

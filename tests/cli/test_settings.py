@@ -188,6 +188,19 @@ def test_commands_take_path_and_name_of_the_source_from_the_settings(capsys: pyt
     assert json.loads(capsys.readouterr().out)["source"] == "platform"
 
 
+@pytest.mark.parametrize(("percent", "code"), [(100, 0), (20, 3), (1, 3)])
+def test_the_deletion_guard_acts_in_the_dry_run_against_a_folder(percent: int, code: int) -> None:
+    """G10: what the dry run says without a store is what applying would say."""
+    job = "{apiVersion: reconciler/v1, kind: Job, metadata: {name: %s}, spec: {handler: {type: slow}}}"
+    for name in "abcde":
+        write(job % name, f"before.d/{name}.yaml")
+    for name in "abc":
+        write(job % name, f"jobs.d/{name}.yaml")
+    write(f"guard: {{maxDeletionPercent: {percent}}}")
+
+    assert run(["reconcile", "--dry-run", "--against", "before.d"]) == code
+
+
 def test_a_default_time_zone_acts_in_the_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     job = "{apiVersion: reconciler/v1, kind: Job, metadata: {name: a}, spec: {handler: {type: slow}, triggers: [%s]}}"
     write(job % "{cron: 30 7 * * *}", "jobs.d/a.yaml")
