@@ -20,6 +20,7 @@ from reconciler.plan.render import About, as_json, as_text, exit_code
 from reconciler.spec.load import SourceUnavailableError, load_revision, load_tree
 from reconciler.spec.report import as_text as problems_as_text
 from reconciler.spec.report import problem_facts
+from reconciler.spec.revision import RevisionUnreadableError
 
 _NOTHING: Final = "nothing"
 
@@ -114,12 +115,18 @@ def _compared(settings: Settings, source: SourceSettings, against: str | None, s
 
 
 def _other(settings: Settings, source: SourceSettings, against: str) -> tuple[str, Tree]:
-    """Load what `--against` names. Raises UsageError when it names nothing: the other side is the caller's word."""
+    """Load what `--against` names.
+
+    Raises UsageError when it names nothing (the other side is the caller's word), RevisionUnreadableError when it names
+    a revision that git does not have in full.
+    """
     try:
         if Path(against).is_dir():
             return "directory", load_tree(against, limits=settings.limits, time_zone=settings.time_zone)
         other = load_revision(source.path, against, limits=settings.limits, time_zone=settings.time_zone)
         return "revision", other
+    except RevisionUnreadableError:
+        raise
     except SourceUnavailableError as fault:
         raise UsageError(f"--against {against}: {fault}") from fault
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from reconciler.errors import UsageError
 from reconciler.model.tree import Ignored
@@ -24,6 +24,12 @@ _FILE_MODES: Final = ("100644", "100755")
 _LINK_MODE: Final = "120000"
 
 
+class RevisionUnreadableError(SourceUnavailableError):
+    """The revision is there, but git cannot give all of it: not the same as empty."""
+
+    MEND: ClassVar[str] = "Let git get what it lacks (`git fetch`; `git fsck` shows what), or compare with a folder"
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     mode: str
@@ -33,7 +39,8 @@ class _Entry:
 def scan_revision(path: str | Path, revision: str, limits: Limits) -> Scan:
     """Read every definition file under a directory as committed; none where the revision has no such directory.
 
-    Raises UsageError for what is no revision, SourceUnavailableError where git cannot be asked.
+    Raises UsageError for what is no revision, SourceUnavailableError where git cannot be asked, and its
+    RevisionUnreadableError where git does not have all of the revision (a partial clone, a damaged repository).
     """
     folder = _existing_folder(Path(path))
     if not revision or revision.startswith("-") or not revision.isprintable():
@@ -43,10 +50,15 @@ def scan_revision(path: str | Path, revision: str, limits: Limits) -> Scan:
     prefix = posixpath.normpath(posixpath.join(prefix, missing))
     try:
         commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    except RevisionUnreadableError:
+        raise
     except SourceUnavailableError as error:
         raise UsageError(f"{folder} has no git revision {revision!r}") from error
-    entries = _entries(folder, commit.decode().strip(), "" if prefix == "." else prefix)
-    return _read(folder, entries, Scan(str(path)), limits)
+    try:
+        entries = _entries(folder, commit.decode().strip(), "" if prefix == "." else prefix)
+        return _read(folder, entries, Scan(str(path)), limits)
+    except SourceUnavailableError as error:
+        raise RevisionUnreadableError(f"revision {revision} cannot be read: {error}") from error
 
 
 def _existing_folder(path: Path) -> Path:
@@ -58,11 +70,9 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _entries(folder: Path, commit: str, prefix: str) -> Mapping[str, _Entry]:
-    tree = f"{commit}:{prefix}"
-    try:
-        listed = _git(folder, "ls-tree", "-r", "-z", "--full-tree", tree)
-    except SourceUnavailableError:
+    if prefix and not _git(folder, "--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", prefix):
         return {}
+    listed = _git(folder, "ls-tree", "-r", "-z", "--full-tree", f"{commit}:{prefix}")
     entries: dict[str, _Entry] = {}
     for line in listed.split(b"\0"):
         facts, tab, name = line.partition(b"\t")
@@ -124,9 +134,12 @@ def _blobs(folder: Path, blobs: Sequence[str]) -> list[bytes]:
     answer = _git(folder, "cat-file", "--batch", stdin="".join(f"{blob}\n" for blob in blobs).encode())
     contents: list[bytes] = []
     at = 0
-    for _ in blobs:
+    for blob in blobs:
         end = answer.index(b"\n", at)
-        size = int(answer[at:end].split(b" ")[2])
+        _name, kind, *rest = answer[at:end].split(b" ")
+        if not rest:
+            raise SourceUnavailableError(f"git: object {blob} is {kind.decode()}")
+        size = int(rest[0])
         contents.append(answer[end + 1 : end + 1 + size])
         at = end + 1 + size + 1
     return contents
@@ -145,7 +158,7 @@ def _git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SourceUnavailableError(f"git did not answer within {_TIMEOUT_SECONDS} s") from error
+        raise RevisionUnreadableError(f"git did not answer within {_TIMEOUT_SECONDS} s") from error
     if done.returncode:
         said = done.stderr.decode("utf-8", errors="replace").strip()
         raise SourceUnavailableError(f"git: {said or f'exit code {done.returncode}'}")

@@ -18,6 +18,7 @@ from reconciler.model.lease import Timings
 from reconciler.spec.schemas import CONFIG_FILE, faults, faults_by, schema
 from reconciler.spec.source import Limits
 from tests.cli.cast import TOKEN, Shown, write
+from tests.spec.test_revision import blob_file, commit, git
 from tests.spec.test_schemas import fields
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -199,6 +200,16 @@ def test_the_deletion_guard_acts_in_the_dry_run_against_a_folder(percent: int, c
     write(f"guard: {{maxDeletionPercent: {percent}}}")
 
     assert run(["reconcile", "--dry-run", "--against", "before.d"]) == code
+
+
+def test_a_revision_that_git_does_not_have_in_full_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    write("{apiVersion: reconciler/v1, kind: Job, metadata: {name: a}, spec: {handler: {type: slow}}}", "jobs.d/a.yaml")
+    git(Path(), "init", "--quiet")
+    commit(Path(), "first")
+    blob_file(Path(), "HEAD:jobs.d/a.yaml").unlink()
+
+    assert run(["reconcile", "--dry-run", "--against", "HEAD"]) == 3
+    assert "git fetch" in capsys.readouterr().err
 
 
 def test_a_default_time_zone_acts_in_the_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.errors import UsageError
 from reconciler.spec.files import SourceUnavailableError
 from reconciler.spec.load import load_revision, load_tree
+from reconciler.spec.revision import RevisionUnreadableError
 
 JOB = "apiVersion: reconciler/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{handler: {{type: slow}}}}\n"
 
@@ -73,6 +75,54 @@ def test_a_directory_that_was_not_there_yet_declares_nothing(repository: Path) -
     (repository / "new.d").mkdir()
 
     assert load_revision(repository / "new.d", "HEAD").definitions == []
+
+
+def blob_file(repository: Path, name: str) -> Path:
+    """The file that holds an object of the repository."""
+    sha = git(repository, "rev-parse", name)
+    return repository / ".git" / "objects" / sha[:2] / sha[2:]
+
+
+@pytest.mark.parametrize("name", ["HEAD^{tree}", "HEAD:infra", "HEAD:infra/jobs.d", "HEAD:infra/jobs.d/team"])
+def test_a_revision_whose_trees_are_not_all_here_is_not_taken_for_an_empty_one(name: str, repository: Path) -> None:
+    """G10: as in a partial clone; a change that deletes jobs must not look harmless."""
+    blob_file(repository, name).unlink()
+
+    with pytest.raises(RevisionUnreadableError, match="revision HEAD cannot be read: git: ") as raised:
+        load_revision(repository / "infra" / "jobs.d", "HEAD")
+    assert "git fetch" in raised.value.refusal
+
+
+def test_a_revision_whose_files_are_not_all_here_is_refused(repository: Path) -> None:
+    blob_file(repository, "HEAD:infra/jobs.d/a.yaml").unlink()
+
+    with pytest.raises(RevisionUnreadableError, match=r"git: object [0-9a-f]+ is missing"):
+        load_revision(repository / "infra" / "jobs.d", "HEAD")
+
+
+def test_a_git_that_does_not_answer_is_not_an_empty_revision(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+
+    def slow(command: list[str], **how: Any) -> Any:
+        if "ls-tree" in command:
+            raise subprocess.TimeoutExpired(command, 60)
+        return run(command, **how)
+
+    monkeypatch.setattr(subprocess, "run", slow)
+    with pytest.raises(RevisionUnreadableError, match="did not answer"):
+        load_revision(repository / "infra" / "jobs.d", "HEAD")
+
+
+def test_a_path_that_was_a_file_is_no_empty_folder(repository: Path) -> None:
+    git(repository, "rm", "-rq", "infra")
+    (repository / "infra").write_text("no folder\n", encoding="utf-8")
+    commit(repository, "a file")
+    (repository / "infra").unlink()
+    (repository / "infra" / "jobs.d").mkdir(parents=True)
+
+    assert load_revision(repository / "infra" / "jobs.d", "HEAD").definitions == []
+    with pytest.raises(RevisionUnreadableError, match="not a tree"):
+        load_revision(repository / "infra", "HEAD")
 
 
 def test_the_top_of_the_repository_can_be_the_source(repository: Path) -> None:
