@@ -3,7 +3,7 @@
 Laws: slots that pass while a job is paused are recorded as they pass, with by whom; what was made ahead is taken back
 in the transaction that pauses, which also makes sure that nobody settles a slot by what he read before. A pause goes by
 the job's name and outlives its file: only `resume` or its own end takes it away. It is gone once each slot of it is
-settled, so that a pause during which no leader lived counts like any other.
+settled and the job is paused no more, so that a pause during which no leader lived counts like any other.
 """
 
 from __future__ import annotations
@@ -43,8 +43,11 @@ class Pause:
 
     def holds(self, slot_us: int, now_us: int) -> bool:
         """Whether it holds a slot back; while it is on also one of before it: a paused job starts nothing."""
-        is_on = self.until_us is None or now_us < self.until_us
-        return (is_on or slot_us >= self.paused_us) and (self.until_us is None or slot_us < self.until_us)
+        return (self.is_on(now_us) or slot_us >= self.paused_us) and (self.until_us is None or slot_us < self.until_us)
+
+    def is_on(self, now_us: int) -> bool:
+        """Whether the job is paused by it now."""
+        return self.until_us is None or now_us < self.until_us
 
     @property
     def told(self) -> str:
@@ -116,25 +119,33 @@ def resume(tx: Tx, job: str, *, actor: str, catch_up: bool = False) -> None:
     audit.record(tx, actor=actor, action="job.resumed", subject=f"job/{job}", detail={"catchUp": catch_up})
 
 
-def over(tx: Tx, term: Term, *, limit: int) -> list[Pause]:
-    """Give pauses that are over, and of which every slot is settled."""
+def over(tx: Tx, term: Term, *, limit: int) -> Mapping[str, Sequence[Pause]]:
+    """Give the pauses of jobs that are paused no more, and of which every slot is settled, by job.
+
+    While a later pause is on, an earlier one is kept: what it held back is held back still, and stays known as its own.
+    """
     guard(tx, term)
+    each = pauses.alias("each")
     unsettled = (
         select(triggers.c.id)
         .join(definitions, definitions.c.id == triggers.c.definition_id)
         .where(
-            definitions.c.name == pauses.c.job,
+            definitions.c.name == each.c.job,
             definitions.c.deleted_us.is_(None),
-            triggers.c.next_fire_us < pauses.c.until_us,
+            triggers.c.next_fire_us < each.c.until_us,
         )
     )
-    settled = select(pauses).where(pauses.c.until_us <= tx.now, ~unsettled.exists())
-    return _found(tx, settled.limit(limit))
+    open_still = select(each.c.id).where(
+        each.c.job == pauses.c.job, or_(each.c.until_us.is_(None), each.c.until_us > tx.now, unsettled.exists())
+    )
+    settled = select(pauses.c.job).where(pauses.c.until_us <= tx.now, ~open_still.exists()).distinct()
+    jobs = tx.execute(settled.order_by(pauses.c.job).limit(limit)).scalars().all()
+    return by_job(tx, jobs) if jobs else {}
 
 
-def forget(tx: Tx, pause_id: int) -> None:
-    """Let go of a pause that is over and settled."""
-    tx.execute(delete(pauses).where(pauses.c.id == pause_id))
+def forget(tx: Tx, pause_ids: Sequence[int]) -> None:
+    """Let go of pauses that are over and settled."""
+    tx.execute(delete(pauses).where(tx.among(pauses.c.id, pause_ids)))
 
 
 def _is_on(now_us: int) -> ColumnElement[bool]:

@@ -20,7 +20,7 @@ from reconciler.model.kinds import Calendar, Declared, Key, Queue, key_of, label
 from reconciler.model.lease import Term
 from reconciler.model.policy import DEFAULT_MISFIRE, Misfire, OnDelete
 from reconciler.model.run import HELD, LIVE, RunState, SkipReason
-from reconciler.store import activations, audit, calendars, queues, replan, slots
+from reconciler.store import activations, audit, calendars, holds, queues, replan, slots
 from reconciler.store.database import Tx, in_states
 from reconciler.store.history import Ending, end
 from reconciler.store.leader import guard
@@ -134,6 +134,7 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, staged: Sequen
     touched = [each.declared for each in staged if isinstance(each.declared, Calendar)]
     minding = {each.definition_id for each in calendars.minding(tx, {each.name for each in touched})}
     _settle_old(tx, term, [*({*_ids_of(tx, jobs)} | minding), *gone], now_us=now_us, revision=revision)
+    suspended = holds.suspended(tx, _ids_of(tx, jobs))
     _write_definitions(tx, pass_id, revision, now_us)
     queues.declare(
         tx,
@@ -144,6 +145,7 @@ def flip(tx: Tx, term: Term, pass_id: int, *, revision: Revision, staged: Sequen
     ids = _ids_of(tx, jobs)
     activations.follow(tx, term, {definition_id: jobs[uid] for definition_id, uid in ids.items()}, now_us)
     replan.replan(tx, term, changed, now_us)
+    holds.end_suspensions(tx, term, suspended - holds.suspended(tx, ids), now_us)
     _prune(tx, revision.removals, now_us)
     _note_places_and_conditions(tx, revision)
     _note_source(tx, revision, now_us)

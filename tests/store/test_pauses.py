@@ -113,6 +113,101 @@ def test_resume_with_catch_up_lets_the_misfire_policy_decide_over_the_pause(stor
     assert {run.state for run in store.runs("newest")} == {RunState.PENDING}
 
 
+@pytest.mark.parametrize("until_us", [None, at(6)])
+def test_a_pause_that_is_over_before_a_slot_takes_nothing_of_it(store: Store, until_us: int | None) -> None:
+    """S2: paused for a second within the look-ahead; the slot after it was lost."""
+    store.apply(job("pulse", every="10s"))
+    settle_for(store, 5)
+    store.settle()
+    store.pause("pulse", until_us=until_us)
+    store.clock.turn(1)
+    if until_us is None:
+        store.resume("pulse")
+    settle_for(store, 10)
+
+    assert (seconds(store.runs()), seconds(store.ledger())) == ([10.0, 20.0], [])
+    assert [run.due_us for run in store.runs()] == [at(10), at(20)]
+
+
+def test_what_jitter_puts_after_the_end_of_a_pause_runs(store: Store) -> None:
+    store.apply(job("pulse", triggers=[{"every": "60s", "jitter": "50s"}]))
+    settle_for(store, 60)
+    (due_us,) = (run.due_us for run in store.runs())
+    assert due_us > at(62)
+    store.pause("pulse")
+    store.clock.turn(1)
+    store.resume("pulse")
+    store.end_pauses()
+
+    assert [(run.slot_us, run.due_us) for run in store.runs()] == [(at(60), due_us)]
+    assert store.ledger() == []
+
+
+def test_what_a_pause_and_then_a_suspension_held_runs_when_both_are_over(store: Store) -> None:
+    store.apply(job("pulse", triggers=[{"every": "60s", "jitter": "50s"}]))
+    settle_for(store, 60)
+    (due_us,) = (run.due_us for run in store.runs())
+    store.pause("pulse")
+    store.apply(job("pulse", suspend=True, triggers=[{"every": "60s", "jitter": "50s"}]))
+    store.resume("pulse")
+    store.end_pauses()
+    assert [(row.slot_us, row.reason) for row in store.ledger()] == [(at(60), "Suspended")]
+    store.pause("pulse")
+    store.apply(job("pulse", triggers=[{"every": "60s", "jitter": "50s"}]))
+    assert [(row.slot_us, row.reason) for row in store.ledger()] == [(at(60), "Paused")]
+    store.clock.turn(1)
+    store.resume("pulse")
+    store.end_pauses()
+
+    assert [(run.slot_us, run.due_us) for run in store.runs()] == [(at(60), due_us)]
+    assert store.ledger() == []
+
+
+def test_catching_up_brings_no_slot_of_before_an_edit_back(store: Store) -> None:
+    """S6: it is not what the trigger says now."""
+    store.apply(job("pulse", every="10s"))
+    store.pause("pulse")
+    settle_for(store, 15)
+    store.apply(job("pulse", every="7s"))
+    settle_for(store, 10)
+    store.resume("pulse", catch_up=True)
+    store.end_pauses()
+
+    assert (seconds(store.runs()), seconds(store.ledger())) == ([22.0], [10.0])
+
+
+def test_catching_up_with_one_pause_leaves_the_slots_of_another(store: Store) -> None:
+    """Two pauses that no leader saw end: only the second is to be caught up with."""
+    store.apply(job("pulse", triggers=[{"every": "10s", "misfire": {"policy": "RunAllMissed"}}]))
+    settle_for(store, 5)
+    store.pause("pulse", until_us=at(35))
+    store.clock.turn(40)
+    store.pause("pulse")
+    store.settle()
+    store.clock.turn(20)
+    store.resume("pulse", catch_up=True)
+    store.settle()
+    store.end_pauses()
+
+    assert seconds(store.ledger()) == [10.0, 20.0, 30.0]
+    assert sorted(seconds(store.runs())) == [40.0, 50.0, 60.0, 70.0]
+
+
+def test_catching_up_starts_nothing_of_a_job_that_is_paused_again(store: Store) -> None:
+    store.apply(job("pulse", every="10s"))
+    store.pause("pulse")
+    settle_for(store, 15)
+    store.resume("pulse", catch_up=True)
+    store.clock.turn(1)
+    store.pause("pulse")
+
+    assert (store.end_pauses(), store.runs()) == ([], [])
+    store.clock.turn(2)
+    store.resume("pulse")
+    assert [(each.job, each.runs) for each in store.end_pauses()] == [("pulse", 1)]
+    assert (seconds(store.runs()), store.database.read(lambda tx: pauses.by_job(tx, ["pulse"]))) == ([10.0], {})
+
+
 def test_a_pause_is_not_over_for_a_slot_of_it_that_is_not_settled(store: Store) -> None:
     store.apply(job("pulse", every="10s"))
     store.pause("pulse")
