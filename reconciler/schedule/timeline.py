@@ -21,6 +21,7 @@ from reconciler.schedule.clockchanges import ClockChange, clock_changes, note_of
 from reconciler.schedule.occurrences import Occurrences, compile_timing, parse_instant
 
 _MILLISECOND_US: Final = 1000
+_TO: Final = "to "
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Planned:
     detail: str | None = None
     calendar: str | None = None
     """The calendar that was closed then, if one was."""
+
+
+def release_told(detail: str) -> int:
+    """Read from what the ledger says of a deferred slot, to which instant it was deferred."""
+    return parse_instant(detail.removeprefix(_TO).split(" ", 1)[0])
 
 
 class Timeline:
@@ -138,7 +144,7 @@ class Timeline:
                 slot_us,
                 slot_us,
                 SkipReason.DEFERRED,
-                f"to {iso(release_us)} by calendar {name}: one run with slot {iso(joined)}",
+                f"{_TO}{iso(release_us)} by calendar {name}: one run with slot {iso(joined)}",
                 name,
             )
         if blocked := self._skips(release_us):

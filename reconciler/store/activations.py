@@ -150,20 +150,20 @@ def _begin_again(
 def _take_up_deferred(tx: Tx, term: Term, begun: Sequence[tuple[StoredTrigger, _Declared]], now_us: int) -> None:
     """Let deferred slots of the old activation run when they were to: the later slot that they waited for is gone."""
     old = {
-        stored.id: (stored, declared.job)
+        stored.id: (stored, declared)
         for stored, declared in begun
         if '"calendars"' in stored.timing and stored.removed_us is None
     }
     if not old:
         return
-    calendars = timelines.calendars_of(tx, [stored.timing for stored, _ in old.values()])
+    calendars = timelines.calendars_of(tx, [each for was, new in old.values() for each in (was.timing, new.timing)])
     alone = {}
-    for trigger_id, slot_us in deferred.open_ended(tx, list(old)).items():
-        stored, job = old[trigger_id]
-        due_us: int | None = now_us  # where a calendar is gone, nothing holds the slot any more
-        if timelines.calendar_names(stored.timing) <= calendars.keys():
-            line = timelines.timeline_of(stored.timing, stored.activated_us, (job, stored.name), calendars)
-            due_us = line.opens_at(slot_us)
+    for trigger_id, slot_us in deferred.open_ended(tx, list(old), now_us).items():
+        stored, declared = old[trigger_id]
+        is_known = timelines.calendar_names(stored.timing) <= calendars.keys()
+        timing = stored.timing if is_known else declared.timing  # a calendar that is gone may be one that is renamed
+        line = timelines.timeline_of(timing, stored.activated_us, (declared.job, stored.name), calendars)
+        due_us = line.opens_at(slot_us)
         if due_us is not None:
             alone[trigger_id] = slot_us, due_us
     deferred.take_up(tx, term, alone, now_us)

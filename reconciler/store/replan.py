@@ -7,16 +7,15 @@ open follows the calendar.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, or_, select, update
 
 from reconciler.model.lease import Term
-from reconciler.schedule import TimingError
+from reconciler.model.run import SkipReason
 from reconciler.schedule.timeline import Timeline
-from reconciler.store import activations, calendars, deferred, timelines
+from reconciler.store import activations, calendars, deferred, holds
 from reconciler.store.database import Tx, in_states
 from reconciler.store.leader import guard
 from reconciler.store.ledger import AHEAD, Kept, lived, record_skips
@@ -59,13 +58,8 @@ def by_local_time(tx: Tx, *, term: Term, after_id: int, limit: int) -> list[int]
 
 def _lines(tx: Tx, found: Sequence[Any]) -> dict[int, Planning]:
     """Lay out the slots of triggers, by id; what cannot be read is left to `settle`, which tells of it (X2)."""
-    resolved = timelines.calendars_of(tx, (each.timing for each in found))
-    lines = {}
-    for each in found:
-        with contextlib.suppress(TimingError, ValueError, LookupError):
-            line = timelines.timeline_of(each.timing, each.activated_us, (each.job, each.name), resolved)
-            lines[each.id] = each, line
-    return lines
+    laid = holds.lines(tx, found)
+    return {each.id: (each, laid[each.id]) for each in found if each.id in laid}
 
 
 def _lived_until(tx: Tx, lines: Mapping[int, Planning], now_us: int) -> dict[int, Cursor]:
@@ -118,11 +112,14 @@ def _move_waiting(tx: Tx, term: Term, lines: Mapping[int, Planning], now_us: int
 
 def _take_up_deferred(tx: Tx, term: Term, lines: Mapping[int, Planning], now_us: int) -> None:
     """Let a slot run whose run was to be that of a later one, if the calendar does not hold it so long any more."""
-    alone = {}
-    for trigger_id, slot_us in deferred.open_ended(tx, list(lines)).items():
+    alone, waiting = {}, {}
+    for trigger_id, slot_us in deferred.open_ended(tx, list(lines), now_us).items():
         planned = lines[trigger_id][1].plan(slot_us)
         if planned.reason is None:
             alone[trigger_id] = slot_us, planned.due_us
+        elif planned.reason is SkipReason.DEFERRED:
+            waiting[trigger_id] = planned
+    deferred.note(tx, waiting)
     deferred.take_up(tx, term, alone, now_us)
 
 

@@ -1,15 +1,18 @@
 """Calendars through the store: what is skipped, what waits, and how both follow a calendar that changes."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
-from reconciler.clock import SECOND_US, iso
+from reconciler.clock import SECOND_US, iso, to_us
 from reconciler.model.kinds import Declared
 from reconciler.model.run import RunState
 from reconciler.schedule.resolve import holidays_of
 from reconciler.store import calendars
+from reconciler.store.tables import run_history
 from tests.store.cast import ON_TIME_US, Store, calendar, job
 from tests.turned import START_US
 
@@ -128,6 +131,143 @@ def test_a_changed_timing_does_not_lose_what_was_deferred(store: Store) -> None:
     assert list(told(store)) == [10.0, 20.0]
     (run,) = store.runs()
     assert (slots([run]), run.due_us) == ([30.0], START_US + 60 * SECOND_US)
+
+
+def weekday_work(cron: str, **spec: Any) -> Declared:
+    minds = [{"name": spec.pop("minds", "we"), "action": "Defer"}]
+    return job("report", triggers=[{"cron": cron, "calendars": minds}], **spec)
+
+
+WEEKEND = {"weekdays": ["Sat", "Sun"]}
+
+
+def go_to(store: Store, instant: str) -> None:
+    """Let time pass until then, with a leader that does its duties at the end."""
+    store.clock.turn((to_us(datetime.fromisoformat(instant)) - store.clock.at_us) / SECOND_US)
+    store.lead("leader-a")
+    while store.settle().more:
+        pass
+    store.promote()
+    store.end_pauses()
+
+
+def of(rows: list[Any]) -> list[tuple[str, str]]:
+    """Slot and due instant of runs."""
+    return [(iso(row.slot_us), iso(row.due_us)) for row in rows]
+
+
+def because(store: Store) -> list[tuple[str, str]]:
+    return [(iso(row.slot_us), str(row.reason)) for row in store.ledger()]
+
+
+@pytest.mark.parametrize("edited", [weekday_work("0 13 * * *"), calendar("we", {"weekdays": ["Sun"]})])
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_a_deferred_slot_whose_run_is_over_does_not_run_at_a_later_edit(
+    store: Store, edited: Declared, *, is_forgotten: bool
+) -> None:
+    """S1: each deferral is for one opening; an edit on Tuesday started Saturday's slot again."""
+    store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * *"))
+    for instant in ("2026-01-03T12:00:01Z", "2026-01-04T12:00:01Z", "2026-01-05T00:00:01Z"):
+        go_to(store, instant)
+    node = store.node("worker")
+    for claim in store.claim(node, 10):
+        store.finish(node, claim)
+    if is_forgotten:
+        store.database.tx(lambda tx: tx.execute(delete(run_history)))
+    store.clock.turn(36 * 3600)
+    store.lead("leader-a")
+
+    store.apply(edited)
+
+    assert ("2026-01-03T12:00:00Z", "Deferred") in because(store)
+    assert "2026-01-03T12:00:00Z" not in [slot for slot, _ in of(store.runs())]
+
+
+def test_a_deferral_goes_by_the_calendar_of_now_through_several_edits(store: Store) -> None:
+    store.apply(closed(5, 100), minding("Defer", every="10s"))
+    pass_time(store, 30)
+    store.apply(closed(5, 200))
+    assert told(store)[30.0][1] == f"to {at(200)} by calendar freeze: one run with slot {at(40)}"
+    pass_time(store, 90)
+
+    store.apply(closed(5, 119))
+
+    assert slots(store.runs()) == [120.0]
+    store.apply(closed(5, 110))
+    assert slots(store.runs()) == [120.0]
+
+
+def test_a_renamed_calendar_starts_nothing_before_it_opens(store: Store) -> None:
+    store.apply(calendar("we", WEEKEND), weekday_work("0 * * * *"))
+    go_to(store, "2026-01-03T10:00:01Z")
+    go_to(store, "2026-01-03T11:00:01Z")
+
+    store.apply(calendar("weekend", WEEKEND), weekday_work("0 * * * *", minds="weekend"), remove_calendars=["we"])
+
+    assert because(store)[-1] == ("2026-01-03T11:00:00Z", "Deferred")
+    go_to(store, "2026-01-05T00:00:01Z")
+    assert of(store.runs())[-1] == ("2026-01-05T00:00:00Z", "2026-01-05T00:00:00Z")
+    assert not [slot for slot, _ in of(store.runs()) if "2026-01-03" <= slot < "2026-01-05"]
+
+
+@pytest.mark.parametrize("edited", [weekday_work("30 12 * * *"), calendar("we", {"weekdays": ["Sun"]})])
+def test_no_edit_starts_a_paused_job(store: Store, edited: Declared) -> None:
+    store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * *"))
+    go_to(store, "2026-01-03T12:00:01Z")
+    store.pause("report", reason="mart rebuilt")
+    store.clock.turn(600)
+    made = len(store.runs())
+
+    store.apply(edited)
+
+    assert len(store.runs()) == made
+    (row,) = (each for each in store.ledger() if iso(each.slot_us) == "2026-01-03T12:00:00Z")
+    assert (row.reason, row.detail) == ("Paused", "by ops: mart rebuilt")
+
+
+@pytest.mark.parametrize("by", ["pause", "file"])
+@pytest.mark.parametrize("begun", ["2026-01-04T10:00:00Z", "2026-01-04T20:00:00Z"])
+def test_a_hold_that_ends_before_the_calendar_opens_takes_nothing(store: Store, by: str, begun: str) -> None:
+    """S2: Sunday's slot stands for the weekend, and was lost to a hold of a few hours."""
+    store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * *"))
+    go_to(store, "2026-01-03T12:00:01Z")
+    go_to(store, begun)
+    if by == "pause":
+        store.pause("report")
+    else:
+        store.apply(weekday_work("0 12 * * *", suspend=True))
+    go_to(store, "2026-01-04T21:00:00Z")
+    if by == "pause":
+        store.resume("report")
+    else:
+        store.apply(weekday_work("0 12 * * *"))
+    go_to(store, "2026-01-05T00:00:01Z")
+
+    assert of(store.runs())[-1] == ("2026-01-04T12:00:00Z", "2026-01-05T00:00:00Z")
+    assert because(store)[-1] == ("2026-01-03T12:00:00Z", "Deferred")
+
+
+def test_catching_up_waits_for_the_calendar(store: Store) -> None:
+    store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * 6"))
+    store.pause("report")
+    go_to(store, "2026-01-03T12:00:01Z")
+    store.resume("report", catch_up=True)
+    go_to(store, "2026-01-03T13:00:00Z")
+
+    (run,) = store.runs()
+    assert (of([run]), run.state) == ([("2026-01-03T12:00:00Z", "2026-01-05T00:00:00Z")], RunState.SCHEDULED)
+
+
+def test_no_edited_calendar_starts_a_suspended_job(store: Store) -> None:
+    store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * *"))
+    go_to(store, "2026-01-03T12:00:01Z")
+    made = len(store.runs())
+    store.apply(weekday_work("0 12 * * *", suspend=True))
+
+    store.apply(calendar("we", {"weekdays": ["Sun"]}))
+
+    assert len(store.runs()) == made
+    assert because(store)[-1] == ("2026-01-03T12:00:00Z", "Suspended")
 
 
 def test_a_single_waiting_run_follows_its_calendar_both_ways(store: Store) -> None:
