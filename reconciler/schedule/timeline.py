@@ -102,6 +102,20 @@ class Timeline:
         planned += [Planned(slot_us, slot_us, SkipReason.GAP_SKIPPED) for slot_us in skipped]
         return sorted(planned, key=lambda each: each.slot_us)[:limit]
 
+    def walk(self, after_us: int, until_us: int, *, batch: int, most: int) -> Iterator[Planned]:
+        """Go over about `most` slots of a range, in batches; of a closed stretch little more than a batch."""
+        for _ in range(most // batch):
+            found = self.between(after_us, until_us, limit=batch)
+            yield from found
+            if len(found) < batch:
+                return
+            after_us = found[-1].slot_us
+            if all(each.reason is not None for each in found):
+                opened = self.next_run_after(after_us)
+                if opened is None or opened.slot_us > until_us:
+                    return
+                after_us = opened.slot_us - 1
+
     def clock_changes(self, after_us: int, until_us: int) -> Iterator[ClockChange]:
         """List the changes of the clocks in a range that touch times of this trigger."""
         return clock_changes(self._occurrences, after_us, until_us)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
@@ -236,7 +236,7 @@ def _step(trigger: Any, line: Timeline, now_us: int, bounds: Bounds, *, paused: 
         now,
         rules=rules,
         held=partial(_held, bool(trigger.is_suspended), paused, now_us),
-        following=_following(line, cursor_us, now_us),
+        following=line.walk(cursor_us, now_us, batch=SLOTS_PER_TRIGGER, most=_LOOKS_AT),
     )
     return _Step(
         trigger,
@@ -259,16 +259,6 @@ def _held(
         return SkipReason.SUSPENDED, None
     pause = next((each for each in paused if each.holds(slot_us, now_us)), None)
     return None if pause is None else (SkipReason.PAUSED, pause.told)
-
-
-def _following(line: Timeline, after_us: int, until_us: int) -> Iterator[Planned]:
-    """Walk over slots that come after, a bounded number of them."""
-    for _ in range(_LOOKS_AT // SLOTS_PER_TRIGGER):
-        found = line.between(after_us, until_us, limit=SLOTS_PER_TRIGGER)
-        yield from found
-        if len(found) < SLOTS_PER_TRIGGER:
-            return
-        after_us = found[-1].slot_us
 
 
 def _is_due_still(step: _Step, now_us: int) -> bool:

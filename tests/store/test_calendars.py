@@ -12,6 +12,7 @@ from reconciler.model.kinds import Declared
 from reconciler.model.run import RunState
 from reconciler.schedule.resolve import holidays_of
 from reconciler.store import calendars
+from reconciler.store import slots as owed
 from reconciler.store.tables import run_history
 from tests.store.cast import ON_TIME_US, Store, calendar, job
 from tests.turned import START_US
@@ -165,7 +166,7 @@ def because(store: Store) -> list[tuple[str, str]]:
 def test_a_deferred_slot_whose_run_is_over_does_not_run_at_a_later_edit(
     store: Store, edited: Declared, *, is_forgotten: bool
 ) -> None:
-    """S1: each deferral is for one opening; an edit on Tuesday started Saturday's slot again."""
+    """S1: each deferral is for one opening; an edit on Monday started Saturday's slot again."""
     store.apply(calendar("we", WEEKEND), weekday_work("0 12 * * *"))
     for instant in ("2026-01-03T12:00:01Z", "2026-01-04T12:00:01Z", "2026-01-05T00:00:01Z"):
         go_to(store, instant)
@@ -174,7 +175,7 @@ def test_a_deferred_slot_whose_run_is_over_does_not_run_at_a_later_edit(
         store.finish(node, claim)
     if is_forgotten:
         store.database.tx(lambda tx: tx.execute(delete(run_history)))
-    store.clock.turn(36 * 3600)
+    store.clock.turn(10 * 3600)
     store.lead("leader-a")
 
     store.apply(edited)
@@ -384,6 +385,21 @@ def test_what_was_missed_and_what_waits_is_counted(store: Store) -> None:
 
     assert settled.misfires == {"FireNow": 3}  # 10, 20 and 30 s: noticed by more than 20 s too late
     assert settled.deferred == {"freeze": 6}
+
+
+def test_after_an_outage_over_a_long_closed_time_only_the_newest_missed_slot_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that looked at skipped slots only took its own missed ones for the newest."""
+    monkeypatch.setattr(owed, "SLOTS_PER_TRIGGER", 5)
+    monkeypatch.setattr(owed, "_LOOKS_AT", 20)
+    store.apply(closed(25, 595), minding("Skip"))
+    store.clock.turn(700)
+
+    while store.settle().more:
+        pass
+
+    assert slots(store.runs()) == [670.0, 680.0, 690.0, 700.0]
 
 
 def test_an_outage_over_a_closed_time_is_no_misfire(store: Store) -> None:
