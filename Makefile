@@ -28,7 +28,7 @@ dev: install  ## run the scheduler on this machine
 	$(BIN)/reconciler dev
 
 test: install  ## run the whole suite, on SQLite and a PostgreSQL that it starts itself
-	$(BIN)/python -m pytest tests -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal $(PYTEST_ARGS)
 
 check: install  ## lint, types, floors, and a dry run of our own jobs.d
 	$(BIN)/ruff check .
