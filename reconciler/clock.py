@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 SECOND_US: Final = 1_000_000
+YEARS: Final = range(1900, 9999)
+"""Years of the instants that people may write: beyond them one cannot be told in every zone."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 

@@ -11,13 +11,11 @@ from typing import Any, Final, TypeVar
 import click
 
 from reconciler.cli.tables import no_color
-from reconciler.clock import SECOND_US, to_us
+from reconciler.clock import SECOND_US, YEARS, to_us
 from reconciler.errors import UsageError
 from reconciler.model.duration import parse_duration
 
 _FRACTION: Final = re.compile(r"[0-9]{0,7}\.[0-9]{1,6}s")
-_YEARS: Final = range(1900, 9999)
-"""As in the files: beyond them an instant cannot be told in every zone."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -152,6 +150,6 @@ def instant(text: str) -> int:
         at_us = to_us(moment)
     except ValueError as fault:
         raise UsageError(f"{text!r} is no instant with an offset: write it like 2026-12-31T23:00:00Z") from fault
-    if moment.year not in _YEARS:
-        raise UsageError(f"{text!r} is outside the years {_YEARS[0]}-{_YEARS[-1]}")
+    if moment.year not in YEARS:
+        raise UsageError(f"{text!r} is outside the years {YEARS[0]}-{YEARS[-1]}")
     return at_us

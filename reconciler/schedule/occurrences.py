@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from reconciler.clock import to_us
+from reconciler.clock import YEARS, to_us
 from reconciler.model.definition import AtTiming, CronTiming, EveryTiming, Timing
 from reconciler.schedule import TimingError
 from reconciler.schedule.cron import parse
@@ -21,8 +21,6 @@ _SHAPE: Final = "dddd-dd-ddTdd:dd"
 _FULL_SHAPE: Final = "dddd-dd-ddTdd:dd:dd"
 _OFFSET_SHAPE: Final = "+dd:dd"
 _FRACTION_DIGITS: Final = 6
-_FIRST_YEAR: Final = 1900
-_LAST_YEAR: Final = 9998
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +143,8 @@ def _moment(rule: str, text: str) -> datetime:
     except ValueError as error:
         what = f'"{text}" does not exist: {error}'
         raise TimingError(rule, what, "Write a date and time that exist", length=len(text)) from error
-    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        what = f'"{text}" is outside the years {_FIRST_YEAR}-{_LAST_YEAR}'
+    if moment.year not in YEARS:
+        what = f'"{text}" is outside the years {YEARS[0]}-{YEARS[-1]}'
         raise TimingError(rule, what, "Write a year in that range", length=len(text))
     try:
         return datetime.fromisoformat(moment.isoformat() + offset)

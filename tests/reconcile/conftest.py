@@ -1,13 +1,11 @@
 """The store's cast serves here too, and a folder of definitions with someone who reconciles it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.reconcile.apply import Source
 from reconciler.reconcile.loop import Reconciler
-from reconciler.telemetry import Event, subscribe
 from tests.reconcile.cast import Committer, loop_over
 from tests.store.cast import Store
 from tests.store.conftest import *  # noqa: F403 - fixtures are found by name
@@ -23,11 +21,3 @@ def committer(store: Store, tmp_path: Path) -> Committer:
 @pytest.fixture
 def loop(committer: Committer) -> Reconciler:
     return loop_over(committer, Source("default", committer.folder))
-
-
-@pytest.fixture
-def events() -> Iterator[list[Event]]:
-    heard: list[Event] = []
-    end = subscribe(heard.append)
-    yield heard
-    end()

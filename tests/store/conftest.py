@@ -16,6 +16,7 @@ from reconciler.engine.zonedata import PLANNED_WITH
 from reconciler.store import schema
 from reconciler.store.database import Database
 from reconciler.store.tables import leader, meta, metadata
+from reconciler.telemetry import Event, subscribe
 from tests.postgres import PostgresServer
 from tests.store.cast import Store
 from tests.turned import START_US, TurnedClock
@@ -93,3 +94,12 @@ def _empty(connection: Connection) -> None:
             connection.execute(delete(table))
     connection.execute(delete(meta).where(meta.c.key == PLANNED_WITH))
     connection.execute(update(leader).values(term=0, owner="", acquired_us=0, expires_us=0))
+
+
+@pytest.fixture
+def events() -> Iterator[list[Event]]:
+    """Everything that is emitted during a test."""
+    heard: list[Event] = []
+    end = subscribe(heard.append)
+    yield heard
+    end()
