@@ -112,9 +112,14 @@ def test_a_calendar_is_closed_exactly_while_its_windows_say_so(document: dict[st
         assert found > to_us(opens - MINUTE)
 
 
-def test_a_closure_of_decades_ends_also_beside_windows_of_every_day() -> None:
+@pytest.mark.parametrize(
+    "closure",
+    [{"from": "1970-01-01", "to": "2026-12-31"}, {"from": "1970-01-01T00:00:00Z", "to": "2027-01-01T00:00:00Z"}],
+    ids=["days", "instants"],
+)
+def test_a_closure_of_decades_ends_also_beside_windows_of_every_day(closure: dict[str, str]) -> None:
     daily = [{"daily": {"from": "22:00", "to": "06:00"}}, {"daily": {"from": "12:00", "to": "13:00"}}]
-    calendar = calendar_from({"windows": [{"from": "1970-01-01", "to": "2026-12-31"}, *daily]})
+    calendar = calendar_from({"windows": [closure, *daily]})
 
     assert calendar.closed_until(0) == to_us(datetime(2027, 1, 1, 6, tzinfo=UTC))
 
