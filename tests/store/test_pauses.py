@@ -303,3 +303,16 @@ def test_a_pause_can_be_shortened_after_the_clock_stepped_back(store: Store) -> 
 
     (pause,) = store.database.read(pauses.listed)
     assert pause.paused_us == store.clock.at_us
+
+
+@pytest.mark.parametrize(
+    ("slot_us", "now_us", "held"),
+    [(5, 15, True), (15, 15, True), (5, 25, False), (15, 25, True), (20, 15, False)],
+    ids=["missed-before-while-on", "within-while-on", "missed-before-and-over", "within-and-over", "at-its-end"],
+)
+def test_a_pause_that_is_over_holds_back_only_what_passed_while_it_was_on(
+    slot_us: int, now_us: int, *, held: bool
+) -> None:
+    pause = pauses.Pause(1, "job", "", "ops", paused_us=10, until_us=20, catch_up=False)
+
+    assert pause.holds(slot_us, now_us) is held
